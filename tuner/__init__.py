@@ -1,0 +1,1 @@
+"""Many runs: the search, the soup and the report."""

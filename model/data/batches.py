@@ -1,0 +1,157 @@
+"""Batches of tensors, and which rows come when.
+
+The order is a pure function of the seed and the number of the pass, so resuming a run is
+asking for a later batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.data.layout import Layout as Layout  # part of the signatures here
+from model.data.layout import Template, assemble, template_of
+from model.data.tokens import Tokens
+
+WINDOW = 50  # batches sorted by length together: little padding, and still well shuffled
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    input_ids: torch.Tensor  # [R, L], as are the next two; R = parts * B
+    attention_mask: torch.Tensor
+    token_type_ids: torch.Tensor
+    labels: torch.Tensor  # [B], float32; NaN where unlabelled
+    rows: Rows  # [B], which examples these are
+    parts: int  # 2: the first B rows are sentence 1, the next B sentence 2
+
+    def to(self, device: torch.device | str) -> Batch:
+        return replace(
+            self,
+            input_ids=self.input_ids.to(device),
+            attention_mask=self.attention_mask.to(device),
+            token_type_ids=self.token_type_ids.to(device),
+            labels=self.labels.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class Assembler:
+    """How one run lays its rows out, whatever the task."""
+
+    template: Template
+    max_length: int
+    pad_id: int
+
+    @classmethod
+    def of(cls, tokenizer: Any, max_length: int) -> Assembler:
+        return cls(template_of(tokenizer), max_length, int(tokenizer.pad_token_id or 0))
+
+    def batch(
+        self,
+        tokens: Tokens,
+        rows: Rows,
+        *,
+        layout: Layout,
+        labels: NDArray[np.floating[Any]] | None = None,
+    ) -> Batch:
+        """These rows as tensors; without `labels` (of all rows) the labels are NaN."""
+        ids, mask, kinds = assemble(
+            tokens,
+            rows,
+            layout=layout,
+            template=self.template,
+            max_length=self.max_length,
+            pad_id=self.pad_id,
+        )
+        known = np.full(len(rows), np.nan) if labels is None else labels[rows]
+        return Batch(
+            torch.from_numpy(ids),
+            torch.from_numpy(mask),
+            torch.from_numpy(kinds),
+            labels=torch.from_numpy(known.astype(np.float32)),
+            rows=rows,
+            parts=2 if layout == "bi" else 1,
+        )
+
+
+def batches_per_pass(rows: int, size: int) -> int:
+    return -(-rows // size)
+
+
+def pass_order(
+    lengths: NDArray[np.int64], size: int, seed_key: tuple[int, ...], number: int
+) -> list[Rows]:
+    """The batches of pass `number`: every row once, rows of like length together.
+
+    Only the last batch may be short; its rows are drawn before the sorting, or it would always
+    get the longest.
+    """
+    generator = _generator((*seed_key, number))
+    rows = generator.permutation(len(lengths))
+    whole = len(rows) // size * size
+    batches: list[Rows] = []
+    for start in range(0, whole, WINDOW * size):
+        window = rows[start : min(start + WINDOW * size, whole)]
+        window = window[np.argsort(lengths[window], kind="stable")]
+        batches += np.split(window, len(window) // size)
+    order = generator.permutation(len(batches))
+    rest = [rows[whole:]] if whole < len(rows) else []
+    return [batches[place] for place in order] + rest
+
+
+def _generator(key: tuple[int, ...]) -> np.random.Generator:
+    # numpy's own seeding takes (1, 0) for (1,) and refuses negative numbers.
+    digest = hashlib.sha256(repr(tuple(int(part) for part in key)).encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))
+
+
+class TaskStream:
+    """The endless training batches of one task, by number."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        labels: NDArray[np.floating[Any]],
+        size: int,
+        *,
+        seed_key: tuple[int, ...],
+        layout: Layout,
+        assembler: Assembler,
+    ) -> None:
+        if len(tokens) == 0 or len(tokens) != len(labels) or size < 1:
+            raise ValueError(f"{len(tokens)} rows, {len(labels)} labels, batches of {size}")
+        self.tokens, self.labels, self.size, self.seed_key = tokens, labels, size, seed_key
+        self.layout, self.assembler = layout, assembler
+        self.per_pass = batches_per_pass(len(tokens), size)
+        self._pass: tuple[int, list[Rows]] = (-1, [])
+
+    def size_of(self, k: int) -> int:
+        """How many rows the k-th batch has; nothing needs to be drawn for that."""
+        last = k % self.per_pass == self.per_pass - 1
+        return len(self.tokens) - (self.per_pass - 1) * self.size if last else self.size
+
+    def rows(self, k: int) -> Rows:
+        """The rows of the k-th batch of the run."""
+        number, place = divmod(k, self.per_pass)
+        if self._pass[0] != number:
+            order = pass_order(self.tokens.lengths, self.size, self.seed_key, number)
+            self._pass = (number, order)
+        return self._pass[1][place]
+
+    def batch(self, k: int) -> Batch:
+        """The k-th batch of the run: of pass k // per_pass the k % per_pass-th."""
+        rows = self.rows(k)
+        return self.assembler.batch(self.tokens, rows, layout=self.layout, labels=self.labels)
+
+
+def eval_batches(tokens: Tokens, size: int) -> list[Rows]:
+    """The rows of each batch of an evaluation: every row once, shortest first, unshuffled."""
+    rows = np.argsort(tokens.lengths, kind="stable")
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -1,0 +1,227 @@
+"""A task's rows, from wherever its task file says they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from model.data.clean import CLEAN
+from model.data.columnar import (
+    first_line,
+    open_arrow,
+    read_arrow,
+    read_hub,
+    read_parquet,
+    records_of,
+)
+from model.data.delimited import read_cs224n, read_glue
+from model.data.rows import Record, Split, build_split
+from model.data.sample import sample_split
+from model.errors import InputError, suggest
+from model.files import write_whole
+from model.tasks import SPLITS, Source, Task
+
+Reader = Callable[[Path, Source, bool], Iterator[Record]]
+READERS: dict[str, Reader] = {
+    "cs224n": read_cs224n,
+    "glue": read_glue,
+    "parquet": read_parquet,
+    "arrow": read_arrow,
+}
+# What an imported file was made from, and which rows were left out, travel in its metadata.
+SOURCE, DAMAGED = b"stockpot.source", b"stockpot.damaged"
+
+
+def load_split(task: Task, split: str, data_dir: Path | None) -> Split:
+    """The rows of one split: from `data_dir/{task}-{split}.arrow` if imported, else the source."""
+    if data_dir is not None:
+        imported = imported_path(task, split, data_dir)
+        if imported.is_file():
+            return _read_imported(task, split, imported)
+    return load_source(task, split, data_dir)
+
+
+def load_source(task: Task, split: str, data_dir: Path | None) -> Split:
+    """The rows of one split from the source itself, whether or not they have been imported."""
+    source = task.source
+    if split not in source.files:
+        remedy = suggest(split, source.files)
+        raise InputError(f"task {task.name}", [f"has no split '{split}'; {remedy}"])
+    if source.format == "sample":
+        return _sample(task, split)
+    if source.format == "hub":
+        records = read_hub(source, split, split != "test")
+        place = f"{source.dataset} {source.files[split]}"
+        return _build(task, split, records, where=place, name=place)
+    if data_dir is None:
+        fault = f"its data are files ({source.files[split]}, ...); name their folder with --data"
+        raise InputError(f"task {task.name}", [fault])
+    path = Path(data_dir) / source.files[split]
+    require_file(path)
+    records = READERS[source.format](path, source, split != "test")
+    return _build(task, split, records, where=str(path), name=path.name)
+
+
+def load_augmentation(task: Task, path: Path) -> Split:
+    """Extra labelled training rows: in the task's own format and columns, or .parquet, .arrow."""
+    path = Path(path)
+    form = {".parquet": "parquet", ".arrow": "arrow"}.get(path.suffix, task.source.format)
+    if form not in READERS:
+        fault = f"must be a .parquet or .arrow file: task {task.name} is of format {form}"
+        raise InputError(str(path), [fault])
+    source = task.source
+    if form == "arrow":
+        text = ("sentence1", "sentence2")[: len(source.text)]
+        source = replace(source, id="id", text=text, label="label")
+    require_file(path)
+    records = READERS[form](path, source, True)
+    return _build(task, "train", records, where=str(path), name=path.name)
+
+
+def read_sentences(path: Path) -> list[str]:
+    """A plain text file, one sentence a line; blank lines do not count."""
+    path = Path(path)
+    require_file(path)
+    sentences, faults = [], []
+    for number, raw in enumerate(path.read_bytes().split(b"\n"), 1):
+        try:
+            sentence = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+        except UnicodeDecodeError:
+            faults.append(f"line {number}: not UTF-8 text")
+            continue
+        if sentence:
+            sentences.append(sentence)
+    if len(faults) > 10:
+        faults = [*faults[:10], f"and {len(faults) - 10:,} more lines; save the file as UTF-8"]
+    if not sentences and not faults:
+        faults = ["holds no sentences; write one a line"]
+    if faults:
+        raise InputError(str(path), faults)
+    return sentences
+
+
+def imported_path(task: Task, split: str, folder: Path) -> Path:
+    return Path(folder) / f"{task.name}-{split}.arrow"
+
+
+def write_split(task: Task, split: Split, path: Path) -> None:
+    """Write what `load_split` will read instead of the source; whole or not at all."""
+    notes = {SOURCE: _fingerprint(task.source), DAMAGED: json.dumps(split.damaged).encode()}
+    table = split.table.replace_schema_metadata(notes)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, sink.getvalue().to_pybytes())
+    except OSError as error:
+        raise InputError(str(path), [f"cannot be written: {first_line(error)}"]) from None
+
+
+def require_data(
+    tasks: Iterable[Task],
+    data_dir: Path | None,
+    splits: Sequence[str] = SPLITS,
+    *,
+    imported: bool = True,
+) -> None:
+    """Name every missing file of these tasks at once, before anything is read."""
+    missing: list[str] = []
+    for task in tasks:
+        if task.source.format in ("hub", "sample"):
+            continue
+        for split in splits:
+            if (name := task.source.files.get(split)) is None:
+                continue
+            known = imported and data_dir and imported_path(task, split, data_dir).is_file()
+            if not known and not (data_dir and _is_file(Path(data_dir) / name)):
+                missing.append(f"{task.name}: {name}")
+    if missing and data_dir is None:
+        raise InputError("--data", [f"name the folder of these files: {', '.join(missing)}"])
+    if missing and data_dir is not None:
+        faults = [f"{name}: no such file" for name in missing]
+        raise InputError(str(data_dir), [*faults, _held(Path(data_dir))])
+
+
+def require_file(path: Path) -> None:
+    """Explain a missing file by what is there."""
+    if not _is_file(path):
+        raise InputError(str(path), ["no such file", _held(path.parent)])
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise InputError(str(path), [f"cannot be read: {first_line(error)}"]) from None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL in it
+        return False
+
+
+def _held(folder: Path) -> str:
+    """What a folder has to offer, for someone who looked there in vain."""
+    remedy = "point --data at the folder with the task's files"
+    try:
+        names = sorted(item.name for item in folder.iterdir() if not item.name.startswith("."))
+    except (OSError, ValueError):
+        return f"{folder} is not a folder that can be read; {remedy}"
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    held = f"holds {', '.join(names[:8])}{more}" if names else "is empty"
+    return f"{folder} {held}; {remedy}"
+
+
+def _build(task: Task, split: str, records: Iterator[Record], *, where: str, name: str) -> Split:
+    return build_split(
+        records,
+        task,
+        where=where,
+        name=name,
+        labelled=split != "test",
+        clean=CLEAN[task.source.clean],
+        # GLUE's test sets on the Hub, and Parquet copies of them, mark "no label" so.
+        minus_one_unlabelled=task.source.format in ("hub", "parquet"),
+    )
+
+
+def _sample(task: Task, split: str) -> Split:
+    rows = sample_split(task.name, split)
+    width = len(task.source.text)
+    records = (
+        Record(number, row.id, (row.sentence1, row.sentence2)[:width], row.label)
+        for number, row in enumerate(rows, 1)
+    )
+    return _build(task, split, records, where=f"sample {task.name} {split}", name="sample")
+
+
+def _read_imported(task: Task, split: str, path: Path) -> Split:
+    require_file(path)
+    table = open_arrow(path)
+    notes = table.schema.metadata or {}
+    made_from = notes.get(SOURCE)
+    if made_from is not None and made_from != _fingerprint(task.source):
+        fault = "was imported with other settings (format, files, columns or cleaning)"
+        raise InputError(str(path), [f"{fault}; import it again, or remove it"])
+    text = ("sentence1", "sentence2")[: len(task.source.text)]
+    source = replace(task.source, format="arrow", id="id", text=text, label="label", clean="none")
+    records = records_of(str(path), table, source, split != "test")
+    checked = _build(replace(task, source=source), split, records, where=str(path), name=path.name)
+    return Split(checked.table, (*_damaged(notes.get(DAMAGED)), *checked.damaged))
+
+
+def _damaged(note: bytes | None) -> list[str]:
+    try:
+        lines = json.loads(note or b"[]")
+    except ValueError:
+        return []
+    return [str(line) for line in lines] if isinstance(lines, list) else []
+
+
+def _fingerprint(source: Source) -> bytes:
+    return json.dumps(asdict(source), sort_keys=True).encode()

@@ -1,0 +1,286 @@
+"""What a task is, and task sets: YAML files that say which tasks a run has.
+
+A new task, or a set of one's own, is a file and no code:
+
+    about: one sentence
+    tasks:
+      mood:
+        classes: 3                  # or  binary: true   or  regression: [0, 5]
+        format: glue                # cs224n | glue | parquet | hub | arrow | sample
+        files: {train: mood-train.tsv, dev: mood-dev.tsv}     # test may be left out
+        columns: {text: sentence, label: label}   # text: [a, b] makes it a pair task
+        clean: none                 # none | lower | spaced
+        loss: cross_entropy         # optional, as are metric and weight
+        metric: accuracy
+        weight: 1                   # share in the overall score
+
+Format `hub` has `hub: {dataset: glue, config: qqp, splits: {train: train, dev: validation}}`
+in place of `files`; format `sample` needs neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from model.errors import InputError, suggest
+from model.files import Document, read_yaml
+from model.parts import Part, as_number, plain, show
+
+Kind = Literal["classes", "binary", "regression"]
+
+SPLITS = ("train", "dev", "test")
+FORMATS = ("cs224n", "glue", "parquet", "hub", "arrow", "sample")
+CLEANING = ("none", "lower", "spaced")
+# The first that fits a kind is its default.
+LOSSES: dict[str, tuple[Kind, ...]] = {
+    "binary_cross_entropy": ("binary",),
+    "cross_entropy": ("classes", "binary"),
+    "dual_objective": ("classes", "binary"),
+    "ordinal_log": ("classes",),
+    "mse": ("regression",),
+}
+METRICS: dict[str, tuple[Kind, ...]] = {
+    "accuracy": ("classes", "binary"),
+    "macro_f1": ("classes", "binary"),
+    "f1": ("binary",),
+    "pearson": ("regression",),
+    "spearman": ("regression",),
+}
+KEYS = {
+    *("classes", "binary", "regression", "format", "files", "hub", "columns"),
+    *("clean", "loss", "metric", "weight"),
+}
+MOST_CLASSES = 100_000
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+FOLDER = Path(__file__).parent / "task_sets"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a task's rows come from."""
+
+    format: str
+    files: Mapping[str, str] = field(hash=False)  # split -> file, or the Hub's name of the split
+    id: str | None
+    text: tuple[str, ...]
+    label: str
+    clean: str
+    dataset: str = ""  # format hub only
+    config: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    name: str
+    kind: Kind
+    classes: int  # N for `classes: N`, 2 for binary, 0 for regression
+    low: float  # the label range: 0..N-1, 0..1, or the regression's
+    high: float
+    pair: bool
+    loss: str
+    metric: str
+    weight: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    name: str
+    about: str
+    tasks: tuple[Task, ...]
+    origin: str = ""  # what `load_task_set` finds it by: a shipped name, or the file's full path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(task.name for task in self.tasks)
+
+    def index(self, name: str) -> int:
+        if name not in self.names:
+            fault = f"'{name}' is not one of its tasks; {suggest(name, self.names)}"
+            raise InputError(f"task set {self.name}", [fault])
+        return self.names.index(name)
+
+    def __getitem__(self, name: str) -> Task:
+        return self.tasks[self.index(name)]
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+def shipped() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_task_set(name_or_path: str) -> TaskSet:
+    """A task set by its shipped name, or from a YAML file."""
+    if name_or_path in shipped():
+        path = FOLDER / f"{name_or_path}.yaml"
+    elif re.search(r"\.ya?ml$|[/\\]", name_or_path):
+        path = Path(name_or_path)
+    else:
+        fault = f"'{name_or_path}' is neither a .yaml file nor a set that comes with the package"
+        raise InputError("task set", [f"{fault}; {suggest(name_or_path, shipped())}"])
+    origin = name_or_path if path.parent == FOLDER else str(path.absolute())
+    return replace(parse_task_set(read_yaml(path)), origin=origin)
+
+
+def parse_task_set(document: Document) -> TaskSet:
+    top = Part(document, (), document.data, [])
+    top.refuse_unknown({"about", "tasks"})
+    about = top.word("about", default="")
+    tasks: list[Task | None] = []
+    if (part := top.part("tasks", "a mapping from each task's name to its settings")) is not None:
+        if not part.data:
+            part.fault("there are no tasks; name at least one")
+        tasks = [_task(part, name) for name in part.data]
+    good = [task for task in tasks if task]
+    if tasks and len(good) == len(tasks) and not any(task.weight for task in good):
+        top.fault("every weight is 0; at least one task must count", "tasks")
+    if top.faults:
+        raise InputError(str(document.path), top.faults)
+    return TaskSet(document.path.stem, about or "", tuple(good))
+
+
+def _task(tasks: Part, name: Any) -> Task | None:
+    before = len(tasks.faults)
+    if not (isinstance(name, str) and NAME.fullmatch(name)):
+        rule = "a letter, then letters, digits or _ (32 at most)"
+        tasks.fault(f"{show(name)} is not a task name; use {rule}", plain(name))
+    data = tasks.data[name]
+    if not isinstance(data, dict):
+        tasks.fault(
+            f"{plain(name)}: must be a mapping of settings, but is {show(data)}", plain(name)
+        )
+        return None
+    part = Part(tasks.document, (*tasks.key, plain(name)), data, tasks.faults)
+    part.refuse_unknown(KEYS)
+    kind, classes, low, high = _kind(part)
+    loss = _fitting(part, "loss", LOSSES, kind)
+    metric = _fitting(part, "metric", METRICS, kind)
+    weight = part.number("weight", 1.0)
+    source = _source(part)
+    if len(tasks.faults) > before or source is None or kind is None:
+        return None
+    return Task(
+        name=name,
+        kind=kind,
+        classes=classes,
+        low=low,
+        high=high,
+        pair=len(source.text) == 2,
+        loss=loss,
+        metric=metric,
+        weight=cast(float, weight),
+        source=source,
+    )
+
+
+def _kind(part: Part) -> tuple[Kind | None, int, float, float]:
+    given = [kind for kind in ("classes", "binary", "regression") if kind in part.data]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} are given together; keep" if given else "has no kind; give"
+        part.fault(f"{what} one of classes: N, binary: true, regression: [low, high]", *given[-1:])
+        return None, 0, 0.0, 0.0
+    value = part.data[given[0]]
+    if given == ["binary"]:
+        if value is not True:
+            part.fault(f"'binary' must be true, but is {show(value)}", "binary")
+        return "binary", 2, 0.0, 1.0
+    if given == ["classes"]:
+        if type(value) is int and 2 <= value <= MOST_CLASSES:
+            return "classes", value, 0.0, float(value - 1)
+        rule = f"a whole number from 2 to {MOST_CLASSES:,}"
+        part.fault(f"'classes' must be {rule}, but is {show(value)}", "classes")
+        return "classes", 0, 0.0, 0.0
+    ends = [as_number(end) for end in value] if isinstance(value, list) else []
+    if len(ends) == 2 and ends[0] is not None and ends[1] is not None and ends[0] < ends[1]:
+        return "regression", 0, ends[0], ends[1]
+    rule = "[low, high], two numbers with low < high"
+    part.fault(f"'regression' must be {rule}, but is {show(value)}", "regression")
+    return "regression", 0, 0.0, 0.0
+
+
+def _fitting(part: Part, key: str, table: dict[str, tuple[Kind, ...]], kind: Kind | None) -> str:
+    fits = [name for name, kinds in table.items() if kind in kinds]
+    name = part.one_of(key, tuple(table), default=fits[0] if fits else next(iter(table)))
+    if name and fits and name not in fits:
+        part.fault(f"'{key}: {name}' does not fit {kind}; it can be {', '.join(fits)}", key)
+    return name or ""
+
+
+def _source(part: Part) -> Source | None:
+    before = len(part.faults)
+    form = part.one_of("format", FORMATS)
+    clean = part.one_of("clean", CLEANING, default="none")
+    files, dataset, config = _files(part, form)
+    identity, text, label = _columns(part, form)
+    if len(part.faults) > before or form is None or clean is None:
+        return None
+    return Source(
+        format=form,
+        files=files,
+        id=identity,
+        text=text,
+        label=label,
+        clean=clean,
+        dataset=dataset,
+        config=config,
+    )
+
+
+def _files(part: Part, form: str | None) -> tuple[dict[str, str], str, str]:
+    """The files of each split; for the Hub its splits, the data set and its configuration."""
+    wanted = {"hub": "hub", "sample": None}.get(form or "", "files")
+    for key in ("files", "hub"):
+        if key in part.data and key != wanted and form is not None:
+            part.fault(f"'{key}' does not go with format {form}; remove it", key)
+    if form == "sample":
+        return {split: split for split in SPLITS}, "", ""
+    if form == "hub":
+        hub = part.part("hub", "{dataset: NAME, splits: {train: ..., dev: ...}}")
+        if hub is None:
+            return {}, "", ""
+        hub.refuse_unknown({"dataset", "config", "splits"})
+        dataset, config = hub.word("dataset"), hub.word("config", default="")
+        return _splits(hub, "splits"), dataset or "", config or ""
+    return _splits(part, "files"), "", ""
+
+
+def _splits(part: Part, key: str) -> dict[str, str]:
+    inner = part.part(key, "{train: ..., dev: ...}")
+    if inner is None:
+        return {}
+    inner.refuse_unknown(set(SPLITS))
+    words = {split: inner.word(split) for split in SPLITS if split != "test" or split in inner.data}
+    return {split: word for split, word in words.items() if word is not None}
+
+
+def _columns(part: Part, form: str | None) -> tuple[str | None, tuple[str, ...], str]:
+    inner = part.part("columns", "{text: COLUMN, label: COLUMN}; text: [A, B] for pairs")
+    if inner is None:
+        return None, (), ""
+    inner.refuse_unknown({"id", "text", "label"})
+    identity = inner.word("id") if "id" in inner.data else None
+    label = inner.word("label") or ""
+    found = inner.data.get("text")
+    names = found if isinstance(found, list) else [found]
+    text = tuple(name for name in names if isinstance(name, str) and name.strip())
+    if len(text) != len(names) or len(text) not in (1, 2):
+        what = f"but is {show(found)}" if "text" in inner.data else "and is missing"
+        inner.fault(f"'text' must be a column's name, or two of them for pairs, {what}", "text")
+    elif len(used := [*text, label, *([identity] if identity else [])]) > len(set(used)):
+        inner.fault("one column is named twice; text, label and id are different columns", "text")
+    elif form in ("arrow", "sample") and (text, label) not in (
+        (("sentence1",), "label"),
+        (("sentence1", "sentence2"), "label"),
+    ):
+        names_ = "sentence1 (and sentence2), label"
+        inner.fault(f"format {form} has its own column names: {names_}", "text")
+    return identity, text, label

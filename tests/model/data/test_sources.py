@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from model.data.clean import lower, spaced
+from model.data.rows import SCHEMA
+from model.data.sources import (
+    imported_path,
+    load_augmentation,
+    load_source,
+    load_split,
+    read_sentences,
+    require_data,
+    write_split,
+)
+from model.errors import InputError
+from model.tasks import Task
+
+Make = Callable[..., Task]
+GOOD_ROW = b"id\ttext\tlabel\n1\tfine\t1\n"
+SAMPLE = {"text": "sentence1", "label": "label"}
+PAIRS = {"id": "id", "text": ["sentence1", "sentence2"], "label": "is_duplicate"}
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def test_cs224n_files_are_read_with_their_quirks(make_task: Make, tmp_path: Path) -> None:
+    task = make_task(binary=True, format="cs224n", columns=PAIRS, clean="spaced")
+    lines = [
+        "\tid\tsentence1\tsentence2\tis_duplicate",
+        "7\t AbC1 \tIs it  Big?\tYes, it's big.\t1.0",
+        '8\td2\t"""Quoted"", he said"\tplain\t0',
+        "9\td3\tno label here\tnone at all\t",
+        "10\td4\tcut short",
+        '11\td5\t"an open quote\teats the rest\t1',
+        "12\td6\tlast one\tis fine\t0.0",
+    ]
+    (tmp_path / "train.tsv").write_bytes("\r\n".join(lines).encode())
+    split = load_split(task, "train", tmp_path)
+    assert split.table.schema.equals(SCHEMA)
+    assert rows_of(split.table) == [
+        ("abc1", "is it big ?", "yes , it 's big .", 1.0),
+        ("d2", '"quoted" , he said', "plain", 0.0),
+        ("d6", "last one", "is fine", 0.0),
+    ]
+    assert split.damaged == (
+        "train.tsv row 3: no label",
+        "train.tsv row 4: cut short: 3 of 5 fields",
+        "train.tsv row 5: cut short: 3 of 5 fields, with an unbalanced quote",
+    )
+
+
+def test_test_rows_need_no_label_and_no_label_column(make_task: Make, tmp_path: Path) -> None:
+    task = make_task(format="cs224n", clean="lower")
+    (tmp_path / "test.tsv").write_text("0\t\tid\ttext\n5\t5\tX\t Some Words \n6\t6\tY\t\n")
+    split = load_split(task, "test", tmp_path)
+    assert rows_of(split.table) == [("x", "some words", None, None), ("y", "", None, None)]
+    assert split.damaged == ()
+
+
+def test_glue_files_know_no_quotes_and_rows_without_id_are_numbered(
+    make_task: Make, tmp_path: Path
+) -> None:
+    task = make_task(columns={"text": "text", "label": "label"})
+    (tmp_path / "dev.tsv").write_text('text\tlabel\n"Open quote\t2\nsecond "one" here\t0\n')
+    table = load_split(task, "dev", tmp_path).table
+    assert rows_of(table) == [
+        ("1", '"Open quote', None, 2.0),
+        ("2", 'second "one" here', None, 0.0),
+    ]
+
+
+def test_the_two_cleaning_rules() -> None:
+    assert lower("  Oh, DEAR. ") == "oh, dear."
+    assert spaced(" Who's  there?\tMe, I.e. ") == "who 's there ? me , i .e ."
+    assert spaced(spaced("It's a.b, c?")) == spaced("It's a.b, c?")
+
+
+def test_a_missing_file_is_told_with_what_the_folder_holds(make_task: Make, tmp_path: Path) -> None:
+    task = make_task()
+    (tmp_path / "other.tsv").touch()
+    with pytest.raises(InputError) as caught:
+        load_split(task, "train", tmp_path)
+    told = str(caught.value)
+    assert "train.tsv" in told and "holds other.tsv, tasks.yaml" in told and "--data" in told
+    with pytest.raises(InputError, match="not a folder that can be read"):
+        load_split(task, "train", tmp_path / "nowhere")
+    with pytest.raises(InputError, match="name their folder with --data"):
+        load_split(task, "train", None)
+    for name in ("x" * 5000, "a\0b"):
+        odd = make_task(files={"train": name, "dev": name})
+        with pytest.raises(InputError, match="no such file"):
+            load_split(odd, "train", tmp_path)
+
+
+def test_all_missing_files_are_told_at_once(make_task: Make, tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").touch()
+    with pytest.raises(InputError) as caught:
+        require_data([make_task()], tmp_path)
+    assert [fault.split(":")[1].strip() for fault in caught.value.faults[:-1]] == [
+        "train.tsv",
+        "test.tsv",
+    ]
+    require_data([make_task()], tmp_path, splits=("dev",))
+    require_data([make_task(format="sample", columns=SAMPLE)], None)
+
+
+def test_a_split_that_is_not_named_is_told(make_task: Make, tmp_path: Path) -> None:
+    task = make_task(files={"train": "a", "dev": "b"})
+    with pytest.raises(InputError, match="has no split 'test'; known: dev, train"):
+        load_split(task, "test", tmp_path)
+
+
+def test_parquet_columns_of_many_types_are_read(make_task: Make, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "id": [4, 5, 6, 7],
+            "text": pa.array(["a", "b", None, "b"]).dictionary_encode(),
+            "label": pa.array([2, None, 1, -1], pa.int8()),
+        }
+    )
+    pq.write_table(table, tmp_path / "train.tsv")
+    split = load_split(make_task(format="parquet"), "train", tmp_path)
+    assert rows_of(split.table) == [("4", "a", None, 2.0)]
+    assert [row.split(": ")[1] for row in split.damaged] == [
+        "no label",
+        "no sentence 1",
+        "no label",
+    ]
+    pq.write_table(table, tmp_path / "test.tsv")
+    test = load_split(make_task(format="parquet"), "test", tmp_path).table
+    assert test["label"].to_pylist() == [2.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"text": [1], "label": [1]}, "column 'text' holds int64, not text"),
+        ({"text": ["x"], "label": [[1]]}, r"label '\[1\]' is not a number"),
+        ({"text": ["x"], "label": ["good"]}, "class names are not supported"),
+        ({"label": [1]}, "has no column 'text'"),
+    ],
+)
+def test_wrong_parquet_columns_are_told(
+    make_task: Make, tmp_path: Path, columns: dict[str, list[Any]], said: str
+) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "train.tsv")
+    with pytest.raises(InputError, match=said):
+        load_split(make_task(format="parquet"), "train", tmp_path)
+
+
+def hub_task(make_task: Make) -> Task:
+    splits = {"train": "train", "test": "test", "dev": "validation"}
+    return make_task(format="hub", hub={"dataset": "glue", "config": "mood", "splits": splits})
+
+
+def test_hub_rows_are_read_and_minus_one_is_no_label(
+    make_task: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    asked = []
+
+    def load_dataset(name: str, config: str | None, *, split: str) -> Any:
+        asked.append((name, config, split))
+        return datasets.Dataset.from_dict({"id": [1, 2], "text": ["one", "two"], "label": [0, -1]})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    task = hub_task(make_task)
+    dev = load_split(task, "dev", None)
+    assert rows_of(dev.table) == [("1", "one", None, 0.0)]
+    assert dev.damaged == ("glue validation row 2: no label",)
+    assert load_split(task, "test", None).table["label"].to_pylist() == [0.0, None]
+    assert asked == [("glue", "mood", "validation"), ("glue", "mood", "test")]
+
+
+def test_a_hub_failure_is_told_with_its_reason(
+    make_task: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_dataset(*_: Any, **__: Any) -> Any:
+        raise ConnectionError("no route\nto the host")
+
+    fake = types.SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    with pytest.raises(InputError, match="ConnectionError: no route; check the names under 'hub'"):
+        load_split(hub_task(make_task), "train", None)
+
+
+def test_without_datasets_the_extra_is_named(
+    make_task: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match=r"pip install 'stockpot\[hub\]'"):
+        load_split(hub_task(make_task), "train", None)
+
+
+def test_an_imported_split_is_read_instead_of_its_source(make_task: Make, tmp_path: Path) -> None:
+    task = make_task(clean="lower")
+    (tmp_path / "train.tsv").write_bytes(GOOD_ROW + b"2\tNo Label\t\n3\tLast\t2\n")
+    split = load_source(task, "train", tmp_path)
+    out = tmp_path / "out"
+    write_split(task, split, imported_path(task, "train", out))
+    again = load_split(task, "train", out)
+    assert again.table.equals(split.table) and again.damaged == split.damaged
+    other = make_task(clean="none")
+    with pytest.raises(InputError, match="imported with other settings"):
+        load_split(other, "train", out)
+
+
+def test_an_arrow_file_of_another_schema_is_refused(make_task: Make, tmp_path: Path) -> None:
+    table = pa.table({"sentence1": ["x"], "label": [1]})
+    with pa.ipc.new_file(tmp_path / "train.tsv", table.schema) as writer:
+        writer.write_table(table)
+    task = make_task(format="arrow", columns=SAMPLE)
+    with pytest.raises(InputError, match=r"its columns are \(sentence1: string, label: int64\)"):
+        load_split(task, "train", tmp_path)
+
+
+def test_augmentation_comes_in_the_tasks_own_format_or_as_columns(
+    make_task: Make, tmp_path: Path
+) -> None:
+    task = make_task(clean="lower")
+    (tmp_path / "more.tsv").write_bytes(b"id\ttext\tlabel\nA\tExtra\t0\n")
+    pq.write_table(
+        pa.table({"id": ["A"], "text": ["Extra"], "label": [0]}), tmp_path / "more.parquet"
+    )
+    plain = load_augmentation(task, tmp_path / "more.tsv")
+    write_split(task, plain, tmp_path / "more.arrow")
+    for name in ("more.tsv", "more.parquet", "more.arrow"):
+        assert rows_of(load_augmentation(task, tmp_path / name).table) == [
+            ("A", "extra", None, 0.0)
+        ]
+    sample = make_task(format="sample", columns=SAMPLE)
+    with pytest.raises(InputError, match=r"must be a \.parquet or \.arrow file"):
+        load_augmentation(sample, tmp_path / "more.tsv")
+
+
+def test_sentences_are_read_one_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_bytes("\ufeffOne.\r\n\n  Two\n".encode())
+    assert read_sentences(path) == ["One.", "Two"]
+    path.write_bytes(b"fine\n\xff\n\xfe\n")
+    with pytest.raises(InputError) as caught:
+        read_sentences(path)
+    assert caught.value.faults == ["line 2: not UTF-8 text", "line 3: not UTF-8 text"]
+    path.write_bytes(b" \n")
+    with pytest.raises(InputError, match="holds no sentences"):
+        read_sentences(path)

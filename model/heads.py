@@ -1,0 +1,61 @@
+"""The part of the model that belongs to one task: from an embedding to its outputs."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "relu": nn.ReLU}
+
+# What BERT starts its own dense layers with.
+INITIAL_STD = 0.02
+
+
+class Head(nn.Module):
+    """Dropout and a linear layer; with `hidden` units, one more layer between."""
+
+    def __init__(
+        self,
+        width_in: int,
+        outputs: int,
+        *,
+        hidden: int = 0,
+        activation: str = "gelu",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"no head activation is called '{activation}'; known: {known}")
+        if hidden < 0:
+            raise ValueError(f"a head's hidden size must be 0 or more, but got {hidden}")
+        self.dropout = nn.Dropout(dropout)
+        self.hidden = nn.Linear(width_in, hidden) if hidden else None
+        self.activation = ACTIVATIONS[activation]()
+        self.output = nn.Linear(hidden or width_in, outputs)
+        for layer in (self.hidden, self.output):
+            if layer is not None:
+                start_linear(layer)
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self.hidden is not None:
+            features = self.activation(self.hidden(self.dropout(features)))
+        outputs: Tensor = self.output(self.dropout(features))
+        return outputs
+
+
+def outputs_for(kind: str, classes: int, binary_logits: int = 1) -> int:
+    """How many outputs a task of this kind needs."""
+    if kind == "classes":
+        return classes
+    if kind == "regression":
+        return 1
+    if kind == "binary":
+        if binary_logits not in (1, 2):
+            raise ValueError(f"a binary task has 1 or 2 logits, but got {binary_logits}")
+        return binary_logits
+    raise ValueError(f"'{kind}' is not a kind of task; known: classes, binary, regression")
+
+
+def start_linear(layer: nn.Linear) -> None:
+    nn.init.normal_(layer.weight, std=INITIAL_STD)
+    nn.init.zeros_(layer.bias)

@@ -1,0 +1,99 @@
+"""Settings that are each right and do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from model.schedules import JOINT
+from model.settings import RunConfig
+from model.tasks import LOSSES, Task, TaskSet
+
+# The keys at fault, the one to point at first, and what to say.
+Fault = tuple[tuple[str, ...], str]
+
+
+def contradictions(config: RunConfig, tasks: TaskSet, given: Collection[str]) -> Iterator[Fault]:
+    """`given` are the keys that the user wrote."""
+    for task in tasks:
+        yield from _loss(config, task)
+        yield from _encoding(config, task, given)
+    yield from _encoder(config)
+    yield from _schedule(config, tasks)
+    yield from _budget(config, tasks)
+
+
+def _loss(config: RunConfig, task: Task) -> Iterator[Fault]:
+    loss, logits = config.loss_of(task), config.head.binary_logits
+    keys = (f"loss.{task.name}", "head.binary_logits")
+    if task.kind not in LOSSES[loss]:
+        fitting = ", ".join(name for name, kinds in LOSSES.items() if task.kind in kinds)
+        kind = f"a task of {task.classes} classes" if task.kind == "classes" else task.kind
+        yield keys[:1], f"'{keys[0]}' is {loss}, which does not fit {kind}; known: {fitting}"
+    elif task.kind != "binary":
+        return
+    elif loss == "binary_cross_entropy" and logits == 2:
+        remedy = "set head.binary_logits: 1, or take cross_entropy"
+        yield keys, f"'{keys[0]}' is {loss}, which needs one logit; {remedy}"
+    elif loss != "binary_cross_entropy" and logits == 1:
+        remedy = "set head.binary_logits: 2, or take binary_cross_entropy"
+        yield keys, f"'{keys[0]}' is {loss}, which needs two logits; {remedy}"
+
+
+def _encoding(config: RunConfig, task: Task, given: Collection[str]) -> Iterator[Fault]:
+    key = f"pair.encoding.{task.name}"
+    keys = (key, "pair.encoding", "head.binary_logits")
+    if not task.pair and key in given:
+        yield (key,), f"'{key}': {task.name} has one sentence and needs no encoding; remove it"
+    elif config.encoding_of(task) != "cosine" or task.kind == "regression":
+        return
+    elif task.kind == "classes":
+        why = f"{task.name} has {task.classes} classes, and a cosine is one number"
+        yield keys[:2], f"'pair.encoding' is cosine, but {why}; set {key}: cross"
+    elif config.head.binary_logits == 2:
+        why = f"gives {task.name} one logit, but head.binary_logits is 2"
+        yield keys, f"'pair.encoding' cosine {why}; set head.binary_logits: 1, or {key}: cross"
+
+
+def _encoder(config: RunConfig) -> Iterator[Fault]:
+    encoder = config.encoder
+    if encoder.frozen and encoder.train_layers is not None:
+        text = "'encoder.train_layers' names layers to train, but encoder.frozen is true"
+        yield ("encoder.train_layers", "encoder.frozen"), f"{text}; keep one of them"
+    if encoder.train_layers == ():
+        text = "'encoder.train_layers' is empty; name a layer, or set encoder.frozen: true"
+        yield ("encoder.train_layers",), text
+    if encoder.frozen and config.pretrain.simcse.epochs > 0:
+        text = "SimCSE trains the encoder, but encoder.frozen is true; set one of them off"
+        yield ("pretrain.simcse.epochs", "encoder.frozen"), f"'pretrain.simcse.epochs': {text}"
+    size, heads = encoder.adapter_size, encoder.adapter_heads
+    if size % heads:
+        keys = ("encoder.adapter_heads", "encoder.adapter_size")
+        yield keys, f"'{keys[0]}' {heads} must divide {keys[1]} {size}, as 12 divides 204"
+
+
+def _schedule(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
+    schedule = config.schedule
+    if config.surgery == "pcgrad" and schedule.name not in JOINT:
+        why = f"{schedule.name} trains one task per step, so no gradients meet"
+        remedy = f"set surgery: none, or schedule.name to one of {', '.join(sorted(JOINT))}"
+        yield ("surgery", "schedule.name"), f"'surgery' is pcgrad, but {why}; {remedy}"
+    missing = [name for name in tasks.names if name not in (schedule.order or tasks.names)]
+    if missing:
+        text = f"'schedule.order' leaves out {', '.join(missing)}; name every task"
+        yield ("schedule.order",), text
+    smart_tasks = config.smart.tasks or ()
+    if again := [name for name in tasks.names if smart_tasks.count(name) > 1]:
+        text = f"'smart.tasks' names {', '.join(again)} more than once; name each task once"
+        yield ("smart.tasks",), text
+
+
+def _budget(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
+    budget = config.budget
+    if budget.epochs is None and budget.examples is None:
+        text = "the run has no end; set budget.epochs or budget.examples"
+        yield ("budget.epochs", "budget.examples"), text
+    smallest = min(config.batch_sizes(tasks), default=1)
+    if config.batch.accumulate > smallest:
+        keys = ("batch.accumulate", "batch.sizes")
+        text = f"parts of a batch of {smallest} would be empty; set at most {smallest}"
+        yield keys, f"'{keys[0]}' is {config.batch.accumulate}: {text}"

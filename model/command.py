@@ -1,0 +1,162 @@
+"""The command line of one run: `python -m model.train`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from model import __version__
+from model.config import Layer, load_preset, parse_assignment, parse_layers, preset_names
+from model.config import read_settings as read_layer
+from model.console import Console
+from model.encoder import CAUTIONS
+from model.errors import InputError
+from model.files import read_yaml
+from model.settings import RunConfig
+from model.tasks import TaskSet, load_task_set, shipped
+from model.train import TrainingDiverged, train
+
+EXAMPLES = """
+examples:
+  python -m model.train --tasks sample --encoder minilm
+  python -m model.train --tasks cs224n --data ../data --preset paper-001 --out runs/paper-001
+  python -m model.train --tasks cs224n --data ../data --set smart.weight=5 --seed 7
+  python -m model.train --resume --out runs/paper-001
+
+Every setting and its default: docs/settings.md
+"""
+NOT_WITH_RESUME = ("tasks", "data", "encoder", "preset", "config", "set", "seed")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m model.train",
+        description="Train one multitask model.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_argument_group("what to train")
+    sets = ", ".join(shipped())
+    what.add_argument("--tasks", metavar="SET", help=f"{sets}, or a file (default: sample)")
+    what.add_argument("--data", type=Path, metavar="DIR", help="folder with the tasks' files")
+    what.add_argument("--encoder", metavar="NAME", help="minilm, tiny, a folder or a Hub id")
+    how = parser.add_argument_group("how to train it (later ones win)")
+    how.add_argument("--preset", metavar="NAME", help=", ".join(preset_names()))
+    how.add_argument("--config", type=Path, metavar="FILE", help="YAML file of settings")
+    how.add_argument("--set", action="append", metavar="K=V", help="one setting; may be repeated")
+    how.add_argument("--seed", type=int, metavar="N", help="same as --set seed=N (default: 0)")
+    run = parser.add_argument_group("the run")
+    run.add_argument("--out", type=Path, metavar="DIR", help="its folder (default: runs/SET-NNN)")
+    run.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    run.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1 (default: a GPU if any)")
+    run.add_argument("-q", "--quiet", action="store_true", help="only warnings and the result")
+    parser.add_argument("--version", action="version", version=f"stockpot {__version__}")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = make_parser().parse_args(argv)
+    try:
+        return run(arguments)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except TrainingDiverged as error:
+        print(f"the run failed: {error}", file=sys.stderr)
+        return 1
+
+
+def run(arguments: argparse.Namespace) -> int:
+    tasks, data, config, out = resumed(arguments) if arguments.resume else asked(arguments)
+    summary = out / "summary.json"
+    if arguments.resume and summary.is_file():
+        print(f"{out} is already finished; its model is in {out / 'model'}")
+        return 0
+    stop = StopSignal()
+    console = Console(quiet=arguments.quiet)
+    console.say(f"{tasks.name} on {config.encoder.name} -> {out}")
+    records = train(
+        config,
+        tasks,
+        out=out,
+        data=data,
+        resume=arguments.resume,
+        device=arguments.device,
+        stop=stop.asked,
+        warn=console.warn,
+        watch=console.step,
+    )
+    for record in records:
+        console.evaluation(record)
+    console.clear()
+    if not summary.is_file():
+        console.warn(f"stopped; go on with: python -m model.train --resume --out {out}")
+        return 128 + (stop.number or signal.SIGINT)
+    console.result(json.loads(summary.read_text(encoding="utf-8")), out)
+    if caution := CAUTIONS.get(config.encoder.name):
+        console.say(f"caution: {caution}")
+    return 0
+
+
+def asked(arguments: argparse.Namespace) -> tuple[TaskSet, Path | None, RunConfig, Path]:
+    """What the flags describe. All faults in the settings of all places come at once."""
+    layers = []
+    if arguments.preset:
+        layers.append(load_preset(arguments.preset))
+    if arguments.config:
+        layers.append(read_layer(arguments.config))
+    named = [layer.tasks for layer in layers if layer.tasks]
+    tasks = load_task_set(arguments.tasks or (named[-1] if named else "sample"))
+    flags = {"encoder.name": arguments.encoder, "seed": arguments.seed}
+    layers.append(Layer({k: v for k, v in flags.items() if v is not None}, "command line"))
+    layers.append(Layer(dict(map(parse_assignment, arguments.set or [])), "--set"))
+    config = parse_layers(layers, tasks)
+    data = arguments.data.absolute() if arguments.data else None
+    return tasks, data, config, arguments.out or free_folder(tasks.name)
+
+
+def resumed(arguments: argparse.Namespace) -> tuple[TaskSet, Path | None, RunConfig, Path]:
+    """What the run's own folder describes."""
+    if arguments.out is None:
+        raise InputError("--resume", ["name the run's folder with --out"])
+    given = [f"--{name}" for name in NOT_WITH_RESUME if getattr(arguments, name) is not None]
+    if given:
+        fault = f"a run goes on as it began: leave out {', '.join(given)}, or start a new one"
+        raise InputError("--resume", [fault])
+    path = arguments.out / "config.yaml"
+    document = read_yaml(path)
+    if not isinstance(document.data.get("tasks"), str):
+        raise InputError(str(path), ["names no task set; is this a run's folder?"])
+    tasks = load_task_set(document.data["tasks"])
+    layer = Layer(document.data.get("settings") or {}, str(path), document, ("settings",))
+    data = document.data.get("data")
+    return tasks, Path(data) if data else None, parse_layers([layer], tasks), arguments.out
+
+
+def free_folder(name: str) -> Path:
+    number = 1
+    while (folder := Path("runs") / f"{name}-{number:03d}").exists():
+        number += 1
+    return folder
+
+
+class StopSignal:
+    """Ctrl-C and SIGTERM ask for a stop after the current step; a second one insists."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number
+
+    def asked(self) -> bool:
+        return self.number is not None

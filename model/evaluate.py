@@ -1,0 +1,150 @@
+"""A model's answers on a set of rows, scored, and kept per example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from model.data.batches import Assembler, eval_batches
+from model.data.clean import CLEAN
+from model.data.tokens import Tokens, encode_texts
+from model.errors import InputError
+from model.files import write_whole
+from model.losses import make_loss
+from model.multitask import MultitaskModel, TaskSpec, decide
+from model.scores import Array, Scored, Scores, score
+
+EVAL_BATCH = 64
+PREDICTIONS = pa.schema(
+    [
+        ("task", pa.dictionary(pa.int32(), pa.string())),
+        ("id", pa.string()),
+        ("label", pa.float64()),
+        ("prediction", pa.float64()),
+        ("probabilities", pa.list_(pa.float32())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Labelled rows of one task, tokenised."""
+
+    tokens: Tokens
+    labels: Array
+    ids: Sequence[str]
+    metric: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    scores: Scores
+    losses: dict[str, float]
+    predictions: pa.Table
+
+
+def outputs_of(
+    model: MultitaskModel,
+    task: str,
+    tokens: Tokens,
+    assembler: Assembler,
+    *,
+    batch_size: int = EVAL_BATCH,
+    bfloat16: bool = False,
+) -> Tensor:
+    """The raw outputs of every row, in the rows' order, [rows, outputs], on the CPU."""
+    device = next(model.parameters()).device
+    outputs = torch.zeros(len(tokens), model.tasks[task].outputs)
+    training = model.training
+    model.eval()
+    try:
+        with (
+            torch.inference_mode(),
+            torch.autocast(device.type, dtype=torch.bfloat16, enabled=bfloat16),
+        ):
+            for rows in eval_batches(tokens, batch_size):
+                batch = assembler.batch(tokens, rows, layout=model.tasks[task].layout)
+                outputs[torch.from_numpy(rows)] = model(task, batch.to(device)).float().cpu()
+    finally:
+        model.train(training)
+    return outputs
+
+
+def evaluate(
+    model: MultitaskModel,
+    rows: Mapping[str, Rows],
+    assembler: Assembler,
+    *,
+    alpha: float = 1.5,
+    bfloat16: bool = False,
+) -> Evaluation:
+    """Score the model on every task's rows."""
+    scored: dict[str, Scored] = {}
+    losses: dict[str, float] = {}
+    tables: list[pa.Table] = []
+    for name, of_task in rows.items():
+        spec = model.tasks[name]
+        outputs = outputs_of(model, name, of_task.tokens, assembler, bfloat16=bfloat16)
+        values, likely = decide(spec, outputs)
+        labels = torch.from_numpy(np.asarray(of_task.labels, dtype=np.float32))
+        losses[name] = float(make_loss(spec.loss, alpha=alpha)(outputs, labels))
+        predictions = values.double().numpy()
+        scored[name] = Scored(
+            of_task.metric, of_task.weight, spec.classes, of_task.labels, predictions
+        )
+        tables.append(_table(name, of_task, predictions, likely))
+    return Evaluation(score(scored), losses, pa.concat_tables(tables).unify_dictionaries())
+
+
+def _table(name: str, rows: Rows, predictions: Array, likely: Tensor | None) -> pa.Table:
+    count = len(predictions)
+    shares = pa.nulls(count, pa.list_(pa.float32()))
+    if likely is not None:
+        width = likely.shape[1]
+        offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+        shares = pa.ListArray.from_arrays(offsets, pa.array(likely.numpy().ravel()))
+    names = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [name])
+    columns = [names, pa.array(rows.ids, pa.string()), rows.labels, predictions, shares]
+    return pa.Table.from_arrays(columns, schema=PREDICTIONS)
+
+
+def write_predictions(path: Path, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, sink.getvalue().to_pybytes())
+
+
+def rows_from_texts(
+    task: TaskSpec, texts: Sequence[str] | Sequence[tuple[str, str]], tokenizer: Any
+) -> Tokens:
+    """Sentences, or pairs of them, prepared as the task's own rows were."""
+    if isinstance(texts, str):  # it would be taken for a list of letters
+        raise InputError("texts", ["is one string; give a list, even of one"])
+    faults = []
+    for number, text in enumerate(texts, start=1):
+        if task.pair and not _is_pair(text):
+            faults.append(f"item {number}: '{task.name}' takes pairs; give (first, second)")
+        elif not task.pair and not isinstance(text, str):
+            faults.append(f"item {number}: '{task.name}' takes single sentences; give a string")
+    if faults:
+        raise InputError("texts", faults[:10])
+    clean = CLEAN[task.clean]
+    firsts = [clean(text[0] if task.pair else str(text)) for text in texts]
+    seconds = [clean(text[1]) for text in texts] if task.pair else None
+    return encode_texts(firsts, seconds, tokenizer)
+
+
+def _is_pair(text: Any) -> bool:
+    return (
+        isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(t, str) for t in text)
+    )

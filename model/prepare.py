@@ -1,0 +1,238 @@
+"""Everything a run needs before its first step: data, model, and the plan of its rounds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from model.data.batches import Assembler, TaskStream
+from model.data.rows import labels_of
+from model.data.tokens import Tokens, tokenise
+from model.encoder import choose_trained, hidden_dropout, load_encoder, longest_input, suits
+from model.errors import InputError
+from model.evaluate import Rows
+from model.folder import read_model
+from model.heads import outputs_for
+from model.inputs import Tables, Warn, load_tables, simcse_sentences
+from model.multitask import ModelSpec, MultitaskModel, TaskSpec
+from model.planning import evaluation_points, make_plan
+from model.schedules import SCHEDULES, Plan, Round
+from model.scores import Array, majority_baseline, overall_of
+from model.settings import RunConfig
+from model.tasks import Task, TaskSet
+
+
+@dataclass(frozen=True)
+class Prepared:
+    config: RunConfig  # with everything that was left open filled in
+    tasks: TaskSet
+    model: MultitaskModel
+    tokenizer: Any
+    assembler: Assembler
+    streams: dict[str, TaskStream]
+    dev: dict[str, Rows]
+    simcse: TaskStream | None
+    plan: Plan
+    steps: int
+    baselines: dict[str, float]  # always the commonest answer: per task, and 'overall'
+    fingerprint: str  # of the tokenised data
+    device: torch.device
+    bfloat16: bool
+
+    def rounds(self, done: int) -> Iterator[Round]:
+        """What is left to do after so many rounds."""
+        return islice(SCHEDULES[self.config.schedule.name](self.plan), done, self.steps)
+
+
+def prepare(
+    config: RunConfig,
+    tasks: TaskSet,
+    *,
+    data: Path | None = None,
+    device: str | None = None,
+    warn: Warn = print,
+) -> Prepared:
+    config = fill_in(config)
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    encoder, tokenizer = load_encoder(
+        config.encoder.name,
+        dropout=config.encoder.dropout,
+        attention_dropout=config.encoder.attention_dropout,
+    )
+    limit = longest_input(encoder)
+    if config.encoder.max_length > limit:
+        fault = f"{config.encoder.max_length} is beyond this encoder's {limit} positions"
+        raise InputError("encoder.max_length", [fault])
+    assembler = Assembler.of(tokenizer, config.encoder.max_length)
+    model = build_model(config, tasks, encoder)
+    if config.init_from:
+        start_from(model, Path(config.init_from), warn)
+    tables = load_tables(config, tasks, data, warn)
+    sizes = config.batch_sizes(tasks)
+    streams, dev, baselines = {}, {}, {}
+    digest = hashlib.sha256()
+    for number, task in enumerate(tasks):
+        table, dev_table = tables[task.name].train, tables[task.name].dev
+        train_tokens, labels = tokenise(table, tokenizer), labels_of(table)
+        dev_tokens, dev_labels = tokenise(dev_table, tokenizer), labels_of(dev_table)
+        streams[task.name] = TaskStream(
+            train_tokens,
+            labels,
+            sizes[number],
+            seed_key=(config.seed, number),
+            layout=model.tasks[task.name].layout,
+            assembler=assembler,
+        )
+        ids = dev_table["id"].to_pylist()
+        dev[task.name] = Rows(dev_tokens, dev_labels, ids, task.metric, task.weight)
+        baselines[task.name] = majority_baseline(task.metric, labels, dev_labels, task.classes)
+        for tokens, of_rows in ((train_tokens, labels), (dev_tokens, dev_labels)):
+            add_to(digest, tokens, of_rows)
+    baselines["overall"] = overall_of(
+        [task.metric for task in tasks], list(baselines.values()), [task.weight for task in tasks]
+    )
+    plan, steps = make_plan(config, tasks, streams, {n: t.real for n, t in tables.items()})
+    config = replace(config, budget=evaluation_points(config, plan, steps, streams))
+    return Prepared(
+        config=config,
+        tasks=tasks,
+        model=model.to(place),
+        tokenizer=tokenizer,
+        assembler=assembler,
+        streams=streams,
+        dev=dev,
+        simcse=simcse_stream(config, tables, tokenizer, assembler, model),
+        plan=plan,
+        steps=steps,
+        baselines=baselines,
+        fingerprint=digest.hexdigest(),
+        device=place,
+        bfloat16=bfloat16_on(config.precision, place),
+    )
+
+
+def bfloat16_on(precision: str, device: torch.device) -> bool:
+    if precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    if precision == "bfloat16" and device.type == "cpu":
+        # Slower than float32 on most CPUs, and on some a crash (illegal instruction).
+        fault = "bfloat16 is for GPUs, and this run is on the CPU; take auto or float32"
+        raise InputError("precision", [fault])
+    return precision == "bfloat16"
+
+
+def fill_in(config: RunConfig) -> RunConfig:
+    """What the run leaves to the encoder: its pooling and its learning rate."""
+    fit = suits(config.encoder.name)
+    pooling = fit.pooling if config.encoder.pooling == "auto" else config.encoder.pooling
+    rate = config.optim.learning_rate or fit.learning_rate
+    return replace(
+        config,
+        encoder=replace(config.encoder, pooling=pooling),
+        optim=replace(config.optim, learning_rate=rate),
+    )
+
+
+def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> MultitaskModel:
+    """The model with fresh heads; they depend on the seed and nothing else."""
+    choose_trained(encoder, frozen=config.encoder.frozen, layers=config.encoder.train_layers)
+    width = int(encoder.config.hidden_size)  # type: ignore[union-attr,arg-type]
+    hidden, dropout = config.head.hidden, config.head.dropout
+    spec = ModelSpec(
+        tasks=tuple(task_spec(config, task) for task in tasks),
+        pooling=config.encoder.pooling,
+        max_length=config.encoder.max_length,
+        head_hidden=width if hidden == "width" else int(hidden),
+        head_activation=config.head.activation,
+        head_dropout=hidden_dropout(encoder) if dropout is None else dropout,
+        adapter=config.encoder.adapter,
+        adapter_size=config.encoder.adapter_size,
+        adapter_heads=config.encoder.adapter_heads,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return MultitaskModel(encoder, spec)
+
+
+def task_spec(config: RunConfig, task: Task) -> TaskSpec:
+    encoding = config.encoding_of(task)
+    one_output = 1 if encoding == "cosine" else config.head.binary_logits
+    return TaskSpec(
+        name=task.name,
+        kind=task.kind,
+        classes=task.classes,
+        low=task.low,
+        high=task.high,
+        pair=task.pair,
+        clean=task.source.clean,
+        encoding=encoding,
+        outputs=outputs_for(task.kind, task.classes, one_output),
+        loss=config.loss_of(task),
+        metric=task.metric,
+    )
+
+
+def start_from(model: MultitaskModel, folder: Path, warn: Warn) -> None:
+    """Take the encoder of another run's model, and the heads and PALs of the same shape."""
+    other, _ = read_model(folder)
+    mine, theirs = model.state_dict(), other.state_dict()
+    faults = [
+        f"'{name}' is {list(theirs[name].shape) if name in theirs else 'missing'} there "
+        f"and {list(tensor.shape)} here; start from a model with the same encoder"
+        for name, tensor in mine.items()
+        if name.startswith("encoder.")
+        and (name not in theirs or theirs[name].shape != tensor.shape)
+    ]
+    if faults:
+        raise InputError(f"init_from {folder}", faults[:5])
+    fits = {n: t for n, t in theirs.items() if n in mine and mine[n].shape == t.shape}
+    fresh = []
+    for task in model.tasks:
+        # All of a task's own tensors, or none: half of a head is worth nothing.
+        prefixes = (f"heads.task_{task}.", f"pals.tasks.task_{task}.")
+        own = [name for name in mine if name.startswith(prefixes)]
+        if not all(name in fits for name in own):
+            fresh.append(task)
+            for name in own:
+                fits.pop(name, None)
+    model.load_state_dict(fits, strict=False)
+    if fresh:
+        warn(f"init_from {folder}: the heads of {', '.join(fresh)} start anew")
+
+
+def add_to(digest: hashlib._Hash, tokens: Tokens, labels: Array) -> None:
+    for array in (tokens.ids1, tokens.offsets1, tokens.ids2, tokens.offsets2, labels):
+        digest.update(np.ascontiguousarray(array).data)
+
+
+def simcse_stream(
+    config: RunConfig,
+    tables: Mapping[str, Tables],
+    tokenizer: Any,
+    assembler: Assembler,
+    model: MultitaskModel,
+) -> TaskStream | None:
+    """Batches of sentences for SimCSE: from its text file, or the run's own training rows."""
+    simcse = config.pretrain.simcse
+    if simcse.epochs == 0:
+        return None
+    if not model.shared_parameters():
+        fault = "SimCSE trains the encoder, but encoder.frozen leaves nothing of it to train"
+        raise InputError("pretrain.simcse", [fault])
+    table = simcse_sentences(simcse.text, tables)
+    return TaskStream(
+        tokenise(table, tokenizer),
+        np.zeros(len(table)),
+        simcse.batch_size,
+        seed_key=(config.seed, len(tables)),
+        layout="single",
+        assembler=assembler,
+    )

@@ -1,0 +1,71 @@
+"""The losses of a few runs, to the fourth digit: a change that moves them needs a reason.
+
+After a change that is meant to move them: STOCKPOT_GOLDEN=write pytest tests/model/test_golden.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.config import parse_settings
+from model.tasks import load_task_set
+from model.train import train
+
+GOLDEN = Path(__file__).with_name("golden.json")
+BASE = {
+    "encoder.name": "tiny",
+    "encoder.max_length": 48,
+    "batch.sizes": [8, 6, 4],
+    "budget.examples": 90,
+    "budget.eval_every": 30,
+    "budget.eval_rows": 20,
+    "seed": 1,
+}
+PALS = {"encoder.adapter": "pals", "encoder.adapter_size": 12, "encoder.adapter_heads": 3}
+RUNS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "smart-published-bregman": {"smart.weight": 2, "smart.bregman": 1, "schedule.name": "uniform"},
+    "smart-ball-pcgrad": {"smart.weight": 2, "smart.variant": "ball", "surgery": "pcgrad"},
+    "pals-difference-dual": {
+        **PALS,
+        "pair.encoding": "bi_difference",
+        "loss.sentiment": "dual_objective",
+        "optim.layer_decay": 0.9,
+    },
+    "cosine-ordinal-staggered": {
+        "pair.encoding": "cosine",
+        "loss.sentiment": "ordinal_log",
+        "schedule.name": "staggered",
+        "encoder.pooling": "cls",
+    },
+}
+
+
+def losses(settings: dict[str, Any], out: Path) -> list[dict[str, list[float]]]:
+    tasks = load_task_set("sample")
+    records = train(parse_settings({**BASE, **settings}, tasks), tasks, out=out)
+    return [
+        {
+            name: [task["train_loss"] or 0.0, task["loss"]]  # 0: no batch of it came up
+            for name, task in record["tasks"].items()
+        }
+        for record in records
+    ]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_losses_are_those_committed(name: str, tmp_path: Path) -> None:
+    found = losses(RUNS[name], tmp_path)
+    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    if os.environ.get("STOCKPOT_GOLDEN") == "write":
+        golden[name] = found
+        GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
+    assert len(found) == len(golden[name])
+    for mine, known in zip(found, golden[name], strict=True):
+        for task in known:
+            assert mine[task] == pytest.approx(known[task], rel=1e-4), task

@@ -1,0 +1,138 @@
+"""A run that is stopped or killed and resumed ends like one that never was, to the byte."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.checkpoint import checkpoints_in
+from model.config import parse_settings
+from model.errors import InputError
+from model.files import sha256_of
+from model.schedules import JOINT, SCHEDULES
+from model.tasks import load_task_set
+from model.train import train
+
+from .killed_runs import run_killed, run_undisturbed
+
+QUICK = {
+    "encoder.name": "tiny",
+    "encoder.max_length": 48,
+    "batch.sizes": [8, 6, 4],
+    "budget.examples": 120,
+    "budget.eval_every": 30,
+    "budget.eval_rows": 20,
+    "smart.weight": 1,
+    "smart.bregman": 0.5,
+}
+TIMES = ("seconds", "examples_per_second", "data_share")
+
+
+def for_schedule(name: str) -> dict[str, Any]:
+    settings = {**QUICK, "schedule.name": name}
+    if name in JOINT:
+        settings |= {"surgery": "pcgrad", "smart.variant": "ball"}
+    return settings
+
+
+def same_result(one: Path, other: Path) -> None:
+    for name in ("model.safetensors", "heads.safetensors", "stockpot.json", "config.json"):
+        assert sha256_of(one / "model" / name) == sha256_of(other / "model" / name), name
+
+    def records(folder: Path) -> list[dict[str, Any]]:
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        found = [json.loads(line) for line in lines]
+        return [{k: v for k, v in record.items() if k not in TIMES} for record in found]
+
+    assert records(one) == records(other)
+    for file in (one / "predictions").iterdir():
+        assert sha256_of(file) == sha256_of(other / "predictions" / file.name)
+
+
+def after(steps: int) -> Callable[[], bool]:
+    """Asks for a stop once so many steps have been done."""
+    done = itertools.count()
+    return lambda: next(done) >= steps
+
+
+def run(out: Path, settings: dict[str, Any], **options: Any) -> None:
+    tasks = load_task_set("sample")
+    for _ in train(parse_settings(settings, tasks), tasks, out=out, **options):
+        pass
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_run_stopped_again_and_again_is_the_same_run(name: str, tmp_path: Path) -> None:
+    settings = for_schedule(name)
+    run(tmp_path / "whole", settings)
+    for steps in (1, 2, 0, 1):
+        run(tmp_path / "parts", settings, resume=True, stop=after(steps))
+        assert not (tmp_path / "parts" / "summary.json").exists()
+    run(tmp_path / "parts", settings, resume=True)
+    same_result(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_run_killed_at_random_moments_is_the_same_run(name: str, tmp_path: Path) -> None:
+    settings = for_schedule(name)
+    seconds = run_undisturbed(settings, tmp_path / "whole")
+    hits = run_killed(settings, tmp_path / "killed", 3, seconds, zlib.crc32(name.encode()))
+    assert hits >= 1
+    same_result(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"pretrain.simcse.epochs": 0.05, "pretrain.simcse.batch_size": 16},
+        {"encoder.adapter": "pals", "encoder.adapter_size": 12, "encoder.adapter_heads": 3},
+        {"smart.variant": "random", "smart.every": 2, "batch.accumulate": 2},
+    ],
+    ids=["simcse", "pals", "every-accumulate"],
+)
+def test_other_ingredients_survive_kills_too(extra: dict[str, Any], tmp_path: Path) -> None:
+    settings = {**QUICK, **extra}
+    seconds = run_undisturbed(settings, tmp_path / "whole")
+    assert run_killed(settings, tmp_path / "killed", 4, seconds, seed=7) >= 1
+    same_result(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_simcse_can_be_stopped_half_way(tmp_path: Path) -> None:
+    settings = {**QUICK, "pretrain.simcse.epochs": 0.05, "pretrain.simcse.batch_size": 16}
+    run(tmp_path / "whole", settings)
+    for steps in (2, 1, 20):
+        run(tmp_path / "parts", settings, resume=True, stop=after(steps))
+    run(tmp_path / "parts", settings, resume=True)
+    same_result(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    settings = for_schedule("batch_round_robin")
+    run(tmp_path / "whole", settings)
+    run(tmp_path / "hurt", settings, stop=after(5))
+    *_, before, last = checkpoints_in(tmp_path / "hurt" / "checkpoints")
+    tensors = last / "state" / "tensors.safetensors"
+    content = bytearray(tensors.read_bytes())
+    content[-10] ^= 1
+    tensors.write_bytes(content)
+    lines: list[str] = []
+    run(tmp_path / "hurt", settings, resume=True, warn=lines.append)
+    assert any(
+        last.name in line and "is damaged" in line and f"using {before.name}" in line
+        for line in lines
+    )
+    same_result(tmp_path / "whole", tmp_path / "hurt")
+
+
+def test_changed_data_are_refused(tmp_path: Path) -> None:
+    run(tmp_path, QUICK, stop=after(4))
+    with pytest.raises(InputError, match="the data are not those that this run began with"):
+        run(tmp_path, {**QUICK, "budget.eval_rows": 21}, resume=True)

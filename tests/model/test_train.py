@@ -1,0 +1,273 @@
+"""Whole runs on the tiny encoder: one promise for every member of every family."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from model.config import Layer, load_preset, parse_layers, parse_settings, preset_names
+from model.errors import InputError
+from model.folder import load_model
+from model.losses import LOSSES
+from model.pairs import LAYOUTS
+from model.progress import Record
+from model.schedules import SCHEDULES
+from model.step import TrainingDiverged
+from model.tasks import TaskSet, load_task_set
+from model.train import train
+
+from .cs224n_files import write_cs224n
+
+QUICK = {
+    "encoder.name": "tiny",
+    "encoder.max_length": 48,
+    "batch.sizes": 8,
+    "budget.examples": 72,
+    "budget.eval_every": 36,
+    "budget.eval_rows": 20,
+}
+
+
+def quick_run(out: Path, settings: dict[str, Any], tasks: TaskSet | None = None, **options: Any):
+    tasks = tasks or load_task_set("sample")
+    config = parse_settings({**QUICK, **settings}, tasks)
+    return list(train(config, tasks, out=out, **options))
+
+
+def check_promises(out: Path, records: list[Record], tasks: TaskSet) -> None:
+    """What every run owes: records that rise in examples, finite numbers, a usable model."""
+    assert len(records) >= 2
+    assert [r["examples"] for r in records] == sorted({r["examples"] for r in records})
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == records
+    for record in records:
+        assert 0 <= record["score"] <= 1
+        assert record["interval"][0] <= record["score"] <= record["interval"][1]
+        assert set(record["tasks"]) == set(tasks.names)
+        for of_task in record["tasks"].values():
+            assert math.isfinite(of_task["value"]) and math.isfinite(of_task["loss"])
+        assert record["gradient_norm"] > 0
+        table = pq.read_table(out / record["predictions"])
+        assert set(table["task"].to_pylist()) == set(tasks.names)
+    model = load_model(out / "model")
+    for name, task in model.tasks.items():
+        text: Any = ("a first sentence", "a second one") if task.pair else "a sentence"
+        (answer,) = model.predict(name, [text])
+        assert task.low <= answer.value <= task.high
+        assert answer.probabilities is None or sum(answer.probabilities) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_trains(name: str, tmp_path: Path) -> None:
+    records = quick_run(tmp_path, {"schedule.name": name})
+    check_promises(tmp_path, records, load_task_set("sample"))
+    assert records[-1]["examples"] >= QUICK["budget.examples"]
+
+
+@pytest.mark.parametrize("encoding", LAYOUTS)
+def test_every_pair_encoding_trains(encoding: str, tmp_path: Path) -> None:
+    records = quick_run(tmp_path, {"pair.encoding": encoding})
+    check_promises(tmp_path, records, load_task_set("sample"))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_trains(loss: str, tmp_path: Path) -> None:
+    two = {"head.binary_logits": 2}
+    settings: dict[str, Any] = {
+        "cross_entropy": {"loss.sentiment": loss},
+        "dual_objective": {"loss.sentiment": loss, "loss.paraphrase": loss, **two},
+        "ordinal_log": {"loss.sentiment": loss},
+        "binary_cross_entropy": {"loss.paraphrase": loss},
+        "mse": {"loss.similarity": loss},
+    }[loss]
+    check_promises(tmp_path, quick_run(tmp_path, settings), load_task_set("sample"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"head.hidden": 0},
+        {"head.hidden": 12, "head.activation": "relu"},
+        {"head.hidden": "width", "head.activation": "gelu", "head.dropout": 0.4},
+        {"head.binary_logits": 2},
+    ],
+    ids=["linear", "relu", "width", "two-logits"],
+)
+def test_every_head_trains(settings: dict[str, Any], tmp_path: Path) -> None:
+    check_promises(tmp_path, quick_run(tmp_path, settings), load_task_set("sample"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"smart.weight": 1, "smart.variant": "published"},
+        {"smart.weight": 1, "smart.variant": "ball", "smart.norm": "l2", "smart.steps": 2},
+        {"smart.weight": 1, "smart.variant": "random", "smart.tasks": ["sentiment"]},
+        {"smart.weight": 1, "smart.every": 2, "smart.bregman": 0.5},
+        {"surgery": "pcgrad", "batch.accumulate": 2},
+        {"encoder.adapter": "pals", "encoder.adapter_size": 12, "encoder.adapter_heads": 3},
+        {
+            "encoder.adapter": "pals",
+            "encoder.adapter_size": 12,
+            "encoder.adapter_heads": 3,
+            "encoder.frozen": True,
+            "smart.weight": 1,
+        },
+        {"encoder.frozen": True, "optim.learning_rate": 1e-3},
+        {"encoder.train_layers": [1]},
+        {"encoder.pooling": "cls", "encoder.dropout": 0.4, "encoder.attention_dropout": 0.2},
+        {"encoder.pooling": "pooler"},
+        {"optim.layer_decay": 0.8, "optim.decay": "cosine", "optim.head_learning_rate": 1e-2},
+        {"optim.layer_scale.beta": 2, "optim.layer_scale.layers": {"sentiment": [1]}},
+        {"loss.weights": [0.1, 2, 0.4], "batch.sizes": [8, 4, 2]},
+        {"precision": "float32"},
+        {"pretrain.simcse.epochs": 0.02, "pretrain.simcse.batch_size": 16},
+    ],
+    ids=lambda settings: "+".join(key.split(".", 1)[-1] for key in settings),
+)
+def test_every_other_ingredient_trains(settings: dict[str, Any], tmp_path: Path) -> None:
+    check_promises(tmp_path, quick_run(tmp_path, settings), load_task_set("sample"))
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_trains(name: str, tmp_path: Path) -> None:
+    data = write_cs224n(tmp_path / "data")
+    preset = load_preset(name)
+    tasks = load_task_set(preset.tasks or "")
+    small = {**QUICK, "budget.epochs": 2, "budget.examples": 60, "budget.eval_every": 24}
+    del small["batch.sizes"]  # the preset's own
+    if name == "paper-003":
+        small |= {"encoder.adapter_size": 12, "pretrain.simcse.epochs": 1}
+    config = parse_layers([preset, Layer(small, "test")], tasks)
+    assert config.encoder.pooling == "cls"
+    warnings: list[str] = []
+    records = list(train(config, tasks, out=tmp_path / "run", data=data, warn=warnings.append))
+    check_promises(tmp_path / "run", records, tasks)
+    assert any("skipped 2 damaged rows" in line and "row" in line for line in warnings)
+
+
+def test_a_fourth_task_needs_a_file_and_no_code(tmp_path: Path) -> None:
+    """Three classes on pairs, from GLUE-style files, beside the three CS224N tasks."""
+    data = write_cs224n(tmp_path / "data")
+    for split in ("train", "dev"):
+        rows = [f"{n}\tleft side {n}\tright side {n % 7}\t{n % 3}" for n in range(30)]
+        text = "\n".join(["index\tpremise\thypothesis\tlabel", *rows]) + "\n"
+        (data / f"nli-{split}.tsv").write_text(text)
+    shipped = Path(__file__).parents[2] / "model" / "task_sets" / "cs224n.yaml"
+    fourth = """
+  nli:
+    classes: 3
+    format: glue
+    files: {train: nli-train.tsv, dev: nli-dev.tsv}
+    columns: {id: index, text: [premise, hypothesis], label: label}
+"""
+    path = tmp_path / "four.yaml"
+    path.write_text(shipped.read_text() + fourth)
+    tasks = load_task_set(str(path))
+    settings = {"budget.examples": 96, "loss.weights": [1, 1, 1, 2]}
+    records = quick_run(tmp_path / "run", settings, tasks, data=data, warn=lambda line: None)
+    check_promises(tmp_path / "run", records, tasks)
+    assert records[-1]["tasks"]["nli"]["metric"] == "accuracy"
+    (answer,) = load_model(tmp_path / "run" / "model").predict("nli", [("a", "b")])
+    assert answer.probabilities is not None and len(answer.probabilities) == 3
+
+
+def test_training_learns(tmp_path: Path) -> None:
+    """Not only does it run: where one word gives the label away, it finds that word."""
+    data = write_cs224n(tmp_path / "data")
+    for split in ("train", "dev"):
+        seed = {"train": 1, "dev": 2}[split]
+        rows = np.random.default_rng(seed).integers(0, 4, size=(200, 2))
+        words = ["apple", "stone", "river", "cloud"]
+        plain = [f"{n}\tthe {words[a]} and the {words[b]}\t{a}" for n, (a, b) in enumerate(rows)]
+        text = "\n".join(["id\tsentence\tsentiment", *plain]) + "\n"
+        (data / f"ids-sst-{split}.csv").write_text(text)
+    settings = {
+        "budget.examples": 4800,
+        "budget.eval_every": 1600,
+        "budget.eval_rows": 100,
+        "optim.learning_rate": 3e-3,
+    }
+    records = quick_run(tmp_path / "run", settings, load_task_set("cs224n"), data=data)
+    assert records[-1]["tasks"]["sst"]["value"] > 0.6  # by chance: 0.25
+
+
+def test_the_best_weights_are_kept_overall_and_per_task(tmp_path: Path) -> None:
+    settings = {"budget.examples": 300, "budget.eval_every": 48, "optim.learning_rate": 1e-2}
+    records = quick_run(tmp_path, settings)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    best = max(records, key=lambda r: r["score"])
+    assert summary["best"] == best
+    source = tmp_path / "checkpoints" / best["checkpoint"] / "model" / "model.safetensors"
+    assert source.read_bytes() == (tmp_path / "model" / "model.safetensors").read_bytes()
+    for task, kept in summary["best_per_task"].items():
+        assert kept["value"] == max(r["tasks"][task]["value"] for r in records)
+        assert (tmp_path / "checkpoints" / kept["checkpoint"] / "model" / "config.json").is_file()
+
+
+def test_init_from_takes_the_encoder_and_the_heads_that_fit(tmp_path: Path) -> None:
+    quick_run(tmp_path / "first", {})
+    lines: list[str] = []
+    settings = {
+        "init_from": str(tmp_path / "first" / "model"),
+        "pair.encoding": {"similarity": "bi_concat"},
+    }
+    records = quick_run(tmp_path / "second", settings, warn=lines.append)
+    check_promises(tmp_path / "second", records, load_task_set("sample"))
+    assert any("similarity" in line and "sentiment" not in line for line in lines)
+    with pytest.raises(InputError, match="stockpot.json"):
+        quick_run(tmp_path / "third", {"init_from": str(tmp_path)})
+
+
+def test_augmentation_is_trained_on(tmp_path: Path) -> None:
+    data = write_cs224n(tmp_path / "data")
+    extra = tmp_path / "extra.csv"
+    rows = "".join(f"e{n}\textra {n}\t{n % 5}\n" for n in range(40))
+    extra.write_text(f"id\tsentence\tsentiment\n{rows}")
+    tasks = load_task_set("cs224n")
+    settings = {"augment.sst": str(extra), "schedule.name": "annealed"}
+    records = quick_run(tmp_path / "run", settings, tasks, data=data, warn=lambda line: None)
+    check_promises(tmp_path / "run", records, tasks)
+
+
+def test_simcse_reads_a_text_file(tmp_path: Path) -> None:
+    text = tmp_path / "sentences.txt"
+    text.write_text("\n".join(f"a sentence number {n}" for n in range(40)))
+    settings = {"pretrain.simcse.epochs": 1, "pretrain.simcse.text": str(text)}
+    with_simcse = quick_run(tmp_path / "a", {**settings, "pretrain.simcse.batch_size": 8})
+    without = quick_run(tmp_path / "b", {})
+    assert with_simcse[0]["tasks"]["sentiment"]["loss"] != without[0]["tasks"]["sentiment"]["loss"]
+
+
+def test_a_diverging_run_says_where_and_what_to_do(tmp_path: Path) -> None:
+    settings = {"optim.learning_rate": 1e18, "optim.clip": 0, "optim.warmup": 0}
+    with pytest.raises(TrainingDiverged, match=r"step \d+.*learning_rate"):
+        quick_run(tmp_path, {**settings, "budget.examples": 2000})
+
+
+def test_a_used_folder_is_not_overwritten(tmp_path: Path) -> None:
+    quick_run(tmp_path, {})
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    with pytest.raises(InputError, match="holds a run already; go on with --resume"):
+        quick_run(tmp_path, {"seed": 1})
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_missing_data_is_explained_for_all_tasks_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        quick_run(tmp_path, {}, load_task_set("cs224n"))
+    assert sum("--data" in fault for fault in caught.value.faults) == 6
+
+
+def test_the_seed_decides_everything(tmp_path: Path) -> None:
+    weights = {}
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        quick_run(tmp_path / name, {"seed": seed})
+        weights[name] = (tmp_path / name / "model" / "model.safetensors").read_bytes()
+    assert weights["a"] == weights["b"] != weights["c"]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 # can have any name, so what belongs to heads and PALs is never taken for the encoder.
 _NOT_ENCODER = re.compile(r"(heads|pals)\.")
 _EMBEDDINGS = re.compile(r"(\w+\.)?embeddings(_project)?\.")
-_LAYER = re.compile(r"(\w+\.)?(encoder|transformer)\.layer\.(\d+)\.")
+_LAYER = re.compile(r"(\w+\.)?((encoder|transformer)\.layer|layers)\.(\d+)\.")
 
 STATE = ("step", "exp_avg", "exp_avg_sq")
 
@@ -31,7 +31,7 @@ def layer_of(name: str, layers: int) -> int:
         if _EMBEDDINGS.match(name):
             return 0
         if found := _LAYER.match(name):
-            layer = int(found[3])
+            layer = int(found[4])
             if layer >= layers:
                 raise ValueError(f"'{name}' is beyond the encoder's {layers} layers")
             return layer + 1

@@ -185,7 +185,7 @@ def plan_for_examples(name: str, plan: Plan, batch_sizes: Sequence[int], example
         # Nearly linear, so this settles in two or three tries. Only `annealed` jumps, where
         # one epoch more changes all its chances; it may end on the nearest that is enough.
         epochs *= (target + slack / 2) / seen
-    return replace(plan, epochs=enough)
+    return replace(plan, epochs=epochs if math.isinf(enough) else enough)
 
 
 def _examples_per_batch(plan: Plan, batch_sizes: Sequence[int]) -> list[float]:

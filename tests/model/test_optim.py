@@ -46,6 +46,7 @@ def model() -> nn.ModuleDict:
         ("encoder.embeddings_project.weight", 0),
         ("encoder.layer.0.output.dense.weight", 1),
         ("encoder.encoder.layer.11.attention.self.query.bias", 12),
+        ("encoder.layers.3.attn.Wqkv.weight", 4),  # ModernBERT
         ("encoder.pooler.dense.weight", 13),
         ("heads.one.output.weight", 13),
         ("heads.embeddings.output.weight", 13),

@@ -1,0 +1,175 @@
+"""Fixtures that several files use: everything small, offline, and the same on every machine."""
+
+from __future__ import annotations
+
+import os
+
+# Read when the library is first imported, which test files do before any fixture runs.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+from model.data.batches import Assembler, Batch
+from model.data.tokens import Tokens, encode_texts
+from model.encoder import load_encoder
+from model.multitask import ModelSpec, MultitaskModel, TaskSpec
+from model.tasks import TaskSet, load_task_set
+
+# A busy machine must not fail a test, nor a lucky draw pass it.
+settings.register_profile("stockpot", deadline=None, derandomize=True)
+settings.load_profile("stockpot")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def by_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No cache of the user's, no network, one thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STOCKPOT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        torch.set_num_threads(1)
+        yield
+
+
+@pytest.fixture(scope="session")
+def tasks() -> TaskSet:
+    return load_task_set("sample")
+
+
+def make_task(name: str = "mood", **changes: Any) -> TaskSpec:
+    settings: dict[str, Any] = {
+        "name": name,
+        "kind": "classes",
+        "classes": 3,
+        "low": 0.0,
+        "high": 2.0,
+        "pair": False,
+        "clean": "none",
+        "encoding": "single",
+        "outputs": 3,
+        "loss": "cross_entropy",
+        "metric": "accuracy",
+    }
+    return TaskSpec(**{**settings, **changes})
+
+
+MOOD = make_task("mood")
+SAME = make_task(
+    "same",
+    kind="binary",
+    classes=2,
+    high=1.0,
+    pair=True,
+    encoding="cross",
+    outputs=1,
+    loss="binary_cross_entropy",
+)
+NEAR = make_task(
+    "near",
+    kind="regression",
+    classes=0,
+    high=5.0,
+    pair=True,
+    encoding="bi_difference",
+    outputs=1,
+    loss="mse",
+    metric="pearson",
+)
+
+
+def make_model(
+    tasks: Sequence[TaskSpec] = (MOOD, SAME, NEAR),
+    *,
+    dropout: float | None = None,
+    encoder: torch.nn.Module | None = None,
+    seed: int = 0,
+    **changes: Any,
+) -> MultitaskModel:
+    """A model on the tiny encoder; `dropout` is that of the encoder and of the heads."""
+    settings: dict[str, Any] = {
+        "tasks": tuple(tasks),
+        "pooling": "mean",
+        "max_length": 64,
+        "head_hidden": 0,
+        "head_activation": "gelu",
+        "head_dropout": 0.1 if dropout is None else dropout,
+        "adapter": "none",
+        "adapter_size": 8,
+        "adapter_heads": 2,
+    }
+    if encoder is None:
+        encoder, _ = load_encoder("tiny", dropout=dropout, attention_dropout=dropout)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return MultitaskModel(encoder, ModelSpec(**{**settings, **changes}))
+
+
+@pytest.fixture(scope="session")
+def task_of() -> Callable[..., TaskSpec]:
+    """Makes a task of a model: `task_of("mood", classes=4)`."""
+    return make_task
+
+
+@pytest.fixture(scope="session")
+def model_of() -> Callable[..., MultitaskModel]:
+    """Makes a model: `model_of([task, ...], dropout=0.0, pooling="cls")`."""
+    return make_model
+
+
+@pytest.fixture
+def tiny() -> MultitaskModel:
+    """Three tasks: `mood` of single sentences, `same` and `near` of pairs."""
+    return make_model()
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    return load_encoder("tiny")[1]
+
+
+@pytest.fixture(scope="session")
+def assembler(tokenizer: Any) -> Assembler:
+    return Assembler.of(tokenizer, 64)
+
+
+WORDS = ("ash", "bee", "cod", "dew", "elm", "fig", "gnu", "hay", "ivy", "jay", "kelp", "lime")
+
+
+@pytest.fixture(scope="session")
+def texts_of() -> Callable[..., Any]:
+    """`texts_of(task, 5)`: so many sentences or pairs of all lengths, by a seed."""
+
+    def texts(task: TaskSpec, count: int, seed: int = 0) -> list[Any]:
+        rng = np.random.default_rng(seed)
+
+        def sentence() -> str:
+            return " ".join(rng.choice(WORDS, size=rng.integers(1, 12)))
+
+        return [(sentence(), sentence()) if task.pair else sentence() for _ in range(count)]
+
+    return texts
+
+
+@pytest.fixture(scope="session")
+def batch_of(assembler: Assembler, tokenizer: Any, texts_of: Callable[..., Any]) -> Any:
+    """`batch_of(task, 6)`: a batch of random sentences with labels that suit the task."""
+
+    def batch(task: TaskSpec, count: int = 6, seed: int = 0) -> Batch:
+        rng = np.random.default_rng(seed)
+        drawn = rng.uniform(task.low, task.high, size=count)
+        labels = drawn if task.kind == "regression" else np.round(drawn)
+        tokens = tokens_of(task, texts_of(task, count, seed), tokenizer)
+        return assembler.batch(tokens, np.arange(count), layout=task.layout, labels=labels)
+
+    return batch
+
+
+def tokens_of(task: TaskSpec, texts: Sequence[Any], tokenizer: Any) -> Tokens:
+    if not task.pair:
+        return encode_texts(list(texts), None, tokenizer)
+    return encode_texts([a for a, _ in texts], [b for _, b in texts], tokenizer)

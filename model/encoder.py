@@ -14,6 +14,7 @@ import string
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,47 +80,73 @@ def minilm_folder() -> Path:
         raise InputError("encoder.name", [f"'{MINILM}' is not installed; {remedy}"])
     folder = Path(places[0]) / "model"
     weights = folder / "model.safetensors"
-    found = sha256_of(weights) if weights.is_file() else "no file"
+    found = _sha256(weights, weights.stat().st_mtime_ns) if weights.is_file() else "no file"
     if found != MINILM_SHA256:
         fault = f"{weights} is not the file it should be (sha256 {found}); reinstall the package"
         raise InputError("encoder.name", [fault])
     return folder
 
 
-def load_encoder(
-    name: str, *, dropout: float | None = None, attention_dropout: float | None = None
-) -> tuple[nn.Module, Any]:
-    """The encoder with its dropouts set, and its tokenizer."""
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+@lru_cache(maxsize=1)
+def _sha256(path: Path, changed: int) -> str:
+    """Reckoned once per process and state of the file: a search loads the encoder often."""
+    return sha256_of(path)
+
+
+def load_tokenizer(name: str) -> Any:
+    from transformers import AutoTokenizer
 
     if name == TINY:
-        tokenizer = tiny_tokenizer()
-        config = tiny_config(len(tokenizer))
+        return tiny_tokenizer()
+    with explained(name), quiet_transformers():
+        return AutoTokenizer.from_pretrained(place_of(name))
+
+
+def load_encoder(
+    name: str, *, dropout: float | None = None, attention_dropout: float | None = None
+) -> nn.Module:
+    """The encoder with its dropouts set."""
+    from transformers import AutoConfig, AutoModel
+
+    with explained(name), quiet_transformers(), torch.random.fork_rng(devices=[]):
+        # For tiny, and for what a folder lacks (RoBERTa's pooler): the same in every run.
+        torch.manual_seed(0)
+        if name == TINY:
+            config = tiny_config(len(tiny_tokenizer()))
+        else:
+            config = AutoConfig.from_pretrained(place_of(name))
         set_dropouts(config, dropout, attention_dropout)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # the same "pretrained" weights for every seed of a run
-            return AutoModel.from_config(config, attn_implementation="sdpa"), tokenizer
-    place = str(minilm_folder()) if name == MINILM else os.path.expanduser(name)
+        encoder: nn.Module
+        if name == TINY:
+            encoder = AutoModel.from_config(config, attn_implementation="sdpa")
+        else:  # SDPA wherever the encoder has it: transformers' own choice
+            encoder = AutoModel.from_pretrained(place_of(name), config=config, dtype=torch.float32)
+    layers_of(encoder)
+    return encoder
+
+
+def place_of(name: str) -> str:
+    """A folder, or a Hub id."""
+    if name == MINILM:
+        return str(minilm_folder())
+    place = os.path.expanduser(name)
     if name.startswith(("/", ".", "~")) and not os.path.isdir(place):  # cannot be a Hub id
         raise InputError("encoder.name", [f"no such folder: {name}"])
+    return place
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """A damaged or missing folder makes transformers fail in many ways; say which one it was."""
     try:
-        with quiet_transformers(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # for what a folder lacks, such as RoBERTa's pooler
-            config = AutoConfig.from_pretrained(place)
-            set_dropouts(config, dropout, attention_dropout)
-            tokenizer = AutoTokenizer.from_pretrained(place)
-            # SDPA wherever the encoder has it: transformers' own choice.
-            encoder = AutoModel.from_pretrained(place, config=config, dtype=torch.float32)
+        yield
     except InputError:
         raise
-    except Exception as error:  # a damaged folder makes transformers fail in many ways
+    except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         remedy = f"give a folder, a Hub id that this machine can reach, '{MINILM}' or '{TINY}'"
-        raise InputError("encoder.name", [f"'{name}' cannot be loaded ({reason}); {remedy}"]) from (
-            error
-        )
-    layers_of(encoder)
-    return encoder, tokenizer
+        fault = f"'{name}' cannot be loaded ({reason}); {remedy}"
+        raise InputError("encoder.name", [fault]) from error
 
 
 # BERT and its kin name the two dropouts alike; DistilBERT has names of its own.

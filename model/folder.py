@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from model.data.batches import Assembler
-from model.encoder import load_encoder, quiet_transformers
+from model.encoder import load_encoder, load_tokenizer, quiet_transformers
 from model.errors import InputError, suggest
 from model.multitask import ModelSpec, MultitaskModel, TaskSpec, decide
 
@@ -62,7 +62,8 @@ def read_heads(folder: Path) -> dict[str, torch.Tensor]:
 def read_model(folder: Path) -> tuple[MultitaskModel, Any]:
     """The model in evaluation mode, and its tokenizer."""
     spec = read_spec(folder)
-    encoder, tokenizer = load_encoder(str(folder.absolute()))
+    place = str(folder.absolute())
+    encoder, tokenizer = load_encoder(place), load_tokenizer(place)
     model = MultitaskModel(encoder, spec)
     given, wanted = read_heads(folder), model.task_tensors()
     faults = [f"{HEADS} has an unknown tensor '{name}'" for name in given.keys() - wanted.keys()]

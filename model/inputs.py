@@ -1,21 +1,88 @@
-"""A run's own text: every task's rows, its augmentation, and the sentences for SimCSE."""
+"""A run's data: every task's rows, its augmentation, and the sentences for SimCSE, tokenised."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from model.data.rows import Split
+from model.data.rows import Split, labels_of
 from model.data.sources import load_augmentation, load_split, read_sentences, require_data
+from model.data.tokens import Tokens, tokenise
 from model.errors import InputError
+from model.evaluate import Rows
+from model.scores import Array, majority_baseline, overall_of
 from model.settings import RunConfig
 from model.tasks import TaskSet
 
 Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TaskInputs:
+    train: Tokens
+    labels: Array
+    real: int  # rows of `train` that are not augmentation
+    dev: Rows
+
+
+@dataclass(frozen=True)
+class Inputs:
+    tasks: dict[str, TaskInputs]
+    simcse: Tokens | None
+    baselines: dict[str, float]  # always the commonest answer: per task, and 'overall'
+    fingerprint: str
+
+
+def inputs_key(config: RunConfig, tasks: TaskSet, data: Path | None) -> Hashable:
+    """Runs with equal keys have the same inputs."""
+    simcse = config.pretrain.simcse
+    return (
+        tasks,
+        data,
+        config.encoder.name,
+        tuple(sorted(config.augment.items())),
+        config.budget.eval_rows,
+        simcse.epochs > 0,
+        simcse.text,
+    )
+
+
+def load_inputs(
+    config: RunConfig, tasks: TaskSet, data: Path | None, tokenizer: Any, warn: Warn
+) -> Inputs:
+    tables = load_tables(config, tasks, data, warn)
+    inputs: dict[str, TaskInputs] = {}
+    baselines: dict[str, float] = {}
+    digest = hashlib.sha256()
+    for task in tasks:
+        table = tables[task.name]
+        train, labels = tokenise(table.train, tokenizer), labels_of(table.train)
+        dev, dev_labels = tokenise(table.dev, tokenizer), labels_of(table.dev)
+        ids = table.dev["id"].to_pylist()
+        rows = Rows(dev, dev_labels, ids, task.metric, task.weight)
+        inputs[task.name] = TaskInputs(train, labels, table.real, rows)
+        baselines[task.name] = majority_baseline(task.metric, labels, dev_labels, task.classes)
+        for tokens, of_rows in ((train, labels), (dev, dev_labels)):
+            add_to(digest, tokens, of_rows)
+    baselines["overall"] = overall_of(
+        [task.metric for task in tasks], list(baselines.values()), [task.weight for task in tasks]
+    )
+    simcse = None
+    if config.pretrain.simcse.epochs > 0:
+        simcse = tokenise(simcse_sentences(config.pretrain.simcse.text, tables), tokenizer)
+        add_to(digest, simcse, np.zeros(0))
+    return Inputs(inputs, simcse, baselines, digest.hexdigest())
+
+
+def add_to(digest: hashlib._Hash, tokens: Tokens, labels: Array) -> None:
+    for array in (tokens.ids1, tokens.offsets1, tokens.ids2, tokens.offsets2, labels):
+        digest.update(np.ascontiguousarray(array).data)
 
 
 @dataclass(frozen=True)

@@ -143,13 +143,18 @@ def build_head(task: TaskSpec, spec: ModelSpec, width: int) -> nn.Module:
     if task.encoding == "cosine":
         return pairs.CosineHead(width, task.kind, low=task.low, high=task.high)
     factor = pairs.width_factor(task.encoding) if task.pair else 1
-    return Head(
+    head = Head(
         factor * width,
         task.outputs,
         hidden=spec.head_hidden,
         activation=spec.head_activation,
         dropout=spec.head_dropout,
     )
+    if task.kind == "regression":
+        # From 0 the way to the labels' range would be the largest gradient of the first steps,
+        # and with clipping hold up every other task.
+        nn.init.constant_(head.output.bias, (task.low + task.high) / 2)
+    return head
 
 
 def probabilities(task: TaskSpec, outputs: Tensor) -> Tensor | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,20 +13,37 @@ import torch
 from torch import nn
 
 from model.data.batches import Assembler, TaskStream
-from model.data.rows import labels_of
-from model.data.tokens import Tokens, tokenise
-from model.encoder import choose_trained, hidden_dropout, load_encoder, longest_input, suits
+from model.encoder import (
+    choose_trained,
+    hidden_dropout,
+    load_encoder,
+    load_tokenizer,
+    longest_input,
+    suits,
+)
 from model.errors import InputError
 from model.evaluate import Rows
 from model.folder import read_model
 from model.heads import outputs_for
-from model.inputs import Tables, Warn, load_tables, simcse_sentences
+from model.inputs import Inputs, Warn, inputs_key, load_inputs
 from model.multitask import ModelSpec, MultitaskModel, TaskSpec
 from model.planning import evaluation_points, make_plan
 from model.schedules import SCHEDULES, Plan, Round
-from model.scores import Array, majority_baseline, overall_of
 from model.settings import RunConfig
 from model.tasks import Task, TaskSet
+
+
+class Warm:
+    """What the runs of one process have in common, so that the next one starts at once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Hashable, Any]] = {}
+
+    def keep(self, what: str, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value made for this key; only the last one of each sort is kept."""
+        if what not in self._kept or self._kept[what][0] != key:
+            self._kept[what] = (key, make())
+        return self._kept[what][1]
 
 
 @dataclass(frozen=True)
@@ -37,15 +53,17 @@ class Prepared:
     model: MultitaskModel
     tokenizer: Any
     assembler: Assembler
+    inputs: Inputs
     streams: dict[str, TaskStream]
-    dev: dict[str, Rows]
     simcse: TaskStream | None
     plan: Plan
     steps: int
-    baselines: dict[str, float]  # always the commonest answer: per task, and 'overall'
-    fingerprint: str  # of the tokenised data
     device: torch.device
     bfloat16: bool
+
+    @property
+    def dev(self) -> dict[str, Rows]:
+        return {name: of_task.dev for name, of_task in self.inputs.tasks.items()}
 
     def rounds(self, done: int) -> Iterator[Round]:
         """What is left to do after so many rounds."""
@@ -59,13 +77,17 @@ def prepare(
     data: Path | None = None,
     device: str | None = None,
     warn: Warn = print,
+    warm: Warm | None = None,
 ) -> Prepared:
+    """Get a run ready. Runs that share a `Warm` read and tokenise their data only once."""
+    warm = warm or Warm()
     config = fill_in(config)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    encoder, tokenizer = load_encoder(
-        config.encoder.name,
-        dropout=config.encoder.dropout,
-        attention_dropout=config.encoder.attention_dropout,
+    bfloat16 = bfloat16_on(config.precision, place)
+    name = config.encoder.name
+    tokenizer = warm.keep("tokenizer", name, lambda: load_tokenizer(name))
+    encoder = load_encoder(
+        name, dropout=config.encoder.dropout, attention_dropout=config.encoder.attention_dropout
     )
     limit = longest_input(encoder)
     if config.encoder.max_length > limit:
@@ -75,47 +97,37 @@ def prepare(
     model = build_model(config, tasks, encoder)
     if config.init_from:
         start_from(model, Path(config.init_from), warn)
-    tables = load_tables(config, tasks, data, warn)
-    sizes = config.batch_sizes(tasks)
-    streams, dev, baselines = {}, {}, {}
-    digest = hashlib.sha256()
-    for number, task in enumerate(tasks):
-        table, dev_table = tables[task.name].train, tables[task.name].dev
-        train_tokens, labels = tokenise(table, tokenizer), labels_of(table)
-        dev_tokens, dev_labels = tokenise(dev_table, tokenizer), labels_of(dev_table)
-        streams[task.name] = TaskStream(
-            train_tokens,
-            labels,
-            sizes[number],
+    inputs = warm.keep(
+        "inputs",
+        inputs_key(config, tasks, data),
+        lambda: load_inputs(config, tasks, data, tokenizer, warn),
+    )
+    streams = {
+        task.name: TaskStream(
+            inputs.tasks[task.name].train,
+            inputs.tasks[task.name].labels,
+            size,
             seed_key=(config.seed, number),
             layout=model.tasks[task.name].layout,
             assembler=assembler,
         )
-        ids = dev_table["id"].to_pylist()
-        dev[task.name] = Rows(dev_tokens, dev_labels, ids, task.metric, task.weight)
-        baselines[task.name] = majority_baseline(task.metric, labels, dev_labels, task.classes)
-        for tokens, of_rows in ((train_tokens, labels), (dev_tokens, dev_labels)):
-            add_to(digest, tokens, of_rows)
-    baselines["overall"] = overall_of(
-        [task.metric for task in tasks], list(baselines.values()), [task.weight for task in tasks]
-    )
-    plan, steps = make_plan(config, tasks, streams, {n: t.real for n, t in tables.items()})
-    config = replace(config, budget=evaluation_points(config, plan, steps, streams))
+        for number, (task, size) in enumerate(zip(tasks, config.batch_sizes(tasks), strict=True))
+    }
+    real = {name: of_task.real for name, of_task in inputs.tasks.items()}
+    plan, steps = make_plan(config, tasks, streams, real)
     return Prepared(
-        config=config,
+        config=replace(config, budget=evaluation_points(config, plan, steps, streams)),
         tasks=tasks,
         model=model.to(place),
         tokenizer=tokenizer,
         assembler=assembler,
+        inputs=inputs,
         streams=streams,
-        dev=dev,
-        simcse=simcse_stream(config, tables, tokenizer, assembler, model),
+        simcse=simcse_stream(config, inputs, assembler, model),
         plan=plan,
         steps=steps,
-        baselines=baselines,
-        fingerprint=digest.hexdigest(),
         device=place,
-        bfloat16=bfloat16_on(config.precision, place),
+        bfloat16=bfloat16,
     )
 
 
@@ -208,31 +220,20 @@ def start_from(model: MultitaskModel, folder: Path, warn: Warn) -> None:
         warn(f"init_from {folder}: the heads of {', '.join(fresh)} start anew")
 
 
-def add_to(digest: hashlib._Hash, tokens: Tokens, labels: Array) -> None:
-    for array in (tokens.ids1, tokens.offsets1, tokens.ids2, tokens.offsets2, labels):
-        digest.update(np.ascontiguousarray(array).data)
-
-
 def simcse_stream(
-    config: RunConfig,
-    tables: Mapping[str, Tables],
-    tokenizer: Any,
-    assembler: Assembler,
-    model: MultitaskModel,
+    config: RunConfig, inputs: Inputs, assembler: Assembler, model: MultitaskModel
 ) -> TaskStream | None:
-    """Batches of sentences for SimCSE: from its text file, or the run's own training rows."""
-    simcse = config.pretrain.simcse
-    if simcse.epochs == 0:
+    """Batches of sentences for SimCSE."""
+    if inputs.simcse is None:
         return None
     if not model.shared_parameters():
         fault = "SimCSE trains the encoder, but encoder.frozen leaves nothing of it to train"
         raise InputError("pretrain.simcse", [fault])
-    table = simcse_sentences(simcse.text, tables)
     return TaskStream(
-        tokenise(table, tokenizer),
-        np.zeros(len(table)),
-        simcse.batch_size,
-        seed_key=(config.seed, len(tables)),
+        inputs.simcse,
+        np.zeros(len(inputs.simcse)),
+        config.pretrain.simcse.batch_size,
+        seed_key=(config.seed, len(inputs.tasks)),
         layout="single",
         assembler=assembler,
     )

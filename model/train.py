@@ -39,7 +39,7 @@ from model.files import folder_whole, to_yaml, write_whole
 from model.folder import read_model, save_model
 from model.inputs import Warn
 from model.optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, progress_scale
-from model.prepare import Prepared, prepare
+from model.prepare import Prepared, Warm, prepare
 from model.progress import Meter, Progress, Record
 from model.settings import RunConfig
 from model.simcse import simcse_loss
@@ -65,26 +65,47 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     warn: Warn = print,
     watch: Callable[[Progress, int], None] = lambda progress, steps: None,
+    pulse: float | None = None,
+    warm: Warm | None = None,
 ) -> Iterator[Record]:
     """Train one run in `out`. When `stop()` turns true, the state is saved and the run ends.
 
-    `watch` hears of every step: where the run stands, and how many steps it has.
+    `watch` hears of every step: where the run stands, and how many steps it has. With `pulse`,
+    a short record {"pulse": True, "examples": ...} comes between evaluations, about every so
+    many seconds, for whoever has to decide things in between. Runs that share a `warm` start
+    faster.
 
     Raises `InputError` for what the user can mend and `TrainingDiverged` for a loss that is
     no longer a number.
     """
-    run = Run(prepare(config, tasks, data=data, device=device, warn=warn), Path(out), data, warn)
+    prepared = prepare(config, tasks, data=data, device=device, warn=warn, warm=warm)
+    run = Run(prepared, Path(out), data, warn)
+    heart = Heart(pulse)
     if resume:
         run.restore()
     elif run.started():
         fault = "holds a run already; go on with --resume, or choose another folder"
         raise InputError(str(out), [fault])
     run.begin()
-    if not run.pretrain(stop):
-        return
-    yield from run.fine_tune(stop, watch)
-    if run.progress.step >= run.prepared.steps:
-        run.finish()
+    yield from run.pretrain(stop, heart)
+    if run.progress.stage == TASKS:
+        yield from run.fine_tune(stop, watch, heart)
+        if run.progress.step >= run.prepared.steps:
+            run.finish()
+
+
+class Heart:
+    """Says when the next pulse is due."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        if self.seconds is None or time.monotonic() - self.last < self.seconds:
+            return False
+        self.last = time.monotonic()
+        return True
 
 
 class Run:
@@ -153,7 +174,7 @@ class Run:
         saved = load_latest(self.checkpoints, self.warn)
         if saved is None:
             return
-        if saved.state["fingerprint"] != self.prepared.fingerprint:
+        if saved.state["fingerprint"] != self.prepared.inputs.fingerprint:
             fault = "the data are not those that this run began with; put them back as they were"
             raise InputError(str(self.out), [fault])
         self.progress = Progress.from_dict(saved.state["progress"])
@@ -176,7 +197,10 @@ class Run:
             self.checkpoints / name,
             write_model=lambda folder: save_model(folder, self.model, self.prepared.tokenizer),
             tensors=tensors,
-            state={"fingerprint": self.prepared.fingerprint, "progress": asdict(self.progress)},
+            state={
+                "fingerprint": self.prepared.inputs.fingerprint,
+                "progress": asdict(self.progress),
+            },
         )
         prune(self.checkpoints, {entry["checkpoint"] for entry in self.progress.best.values()})
         return name
@@ -191,18 +215,20 @@ class Run:
         stream, epochs = self.prepared.simcse, self.config.pretrain.simcse.epochs
         return 0 if stream is None else max(1, round(epochs * stream.per_pass))
 
-    def pretrain(self, stop: Callable[[], bool]) -> bool:
-        """SimCSE, if asked for. False if it was stopped before its end."""
+    def pretrain(self, stop: Callable[[], bool], heart: Heart) -> Iterator[Record]:
+        """SimCSE, if asked for; the next stage begins when it is through."""
         stream, simcse = self.prepared.simcse, self.config.pretrain.simcse
         if stream is None or self.progress.stage != SIMCSE:
-            return True
+            return
         pooling = None if simcse.pooling == "auto" else simcse.pooling
         steps, every = self._simcse_steps(), self.config.budget.eval_every or 1
         self.model.train()
         for number in range(self.progress.step, steps):
             if stop():
                 self.save()
-                return False
+                return
+            if heart.due():
+                yield self._pulse()
             torch.manual_seed(draw_seed(self.config.seed, SIMCSE_SEED, number))
             batch = stream.batch(number).to(self.prepared.device)
             scale = progress_scale(
@@ -221,10 +247,12 @@ class Run:
         self.progress.stage, self.progress.step = TASKS, 0
         self._enter_stage()
         self.save()
-        return True
+
+    def _pulse(self) -> Record:
+        return {"pulse": True, "step": self.progress.step, "examples": self.progress.examples}
 
     def fine_tune(
-        self, stop: Callable[[], bool], watch: Callable[[Progress, int], None]
+        self, stop: Callable[[], bool], watch: Callable[[Progress, int], None], heart: Heart
     ) -> Iterator[Record]:
         progress, optim = self.progress, self.config.optim
         every = self.config.budget.eval_every
@@ -236,6 +264,8 @@ class Run:
             if stop():
                 self.save()
                 return
+            if heart.due():
+                yield self._pulse()
             began = time.perf_counter()
             batches = []
             for name in (names[task] for task in tasks):
@@ -323,7 +353,7 @@ class Run:
         summary = {
             "best": record,
             "best_per_task": {t: self.progress.best[t] for t in self.prepared.tasks.names},
-            "baselines": self.prepared.baselines,
+            "baselines": self.prepared.inputs.baselines,
             "evaluations": len(self.progress.history),
             "steps": self.progress.step,
             "examples": self.progress.examples,

@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from model.data.batches import Assembler, Batch
 from model.data.tokens import Tokens, encode_texts
-from model.encoder import load_encoder
+from model.encoder import load_encoder, load_tokenizer
 from model.multitask import ModelSpec, MultitaskModel, TaskSpec
 from model.tasks import TaskSet, load_task_set
 
@@ -103,7 +103,7 @@ def make_model(
         "adapter_heads": 2,
     }
     if encoder is None:
-        encoder, _ = load_encoder("tiny", dropout=dropout, attention_dropout=dropout)
+        encoder = load_encoder("tiny", dropout=dropout, attention_dropout=dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return MultitaskModel(encoder, ModelSpec(**{**settings, **changes}))
@@ -129,7 +129,7 @@ def tiny() -> MultitaskModel:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
-    return load_encoder("tiny")[1]
+    return load_tokenizer("tiny")
 
 
 @pytest.fixture(scope="session")

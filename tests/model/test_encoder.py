@@ -22,6 +22,7 @@ from model.encoder import (
     hidden_dropout,
     layers_of,
     load_encoder,
+    load_tokenizer,
     longest_input,
     minilm_folder,
     pool,
@@ -53,7 +54,7 @@ def dropouts(encoder: nn.Module) -> set[float]:
 
 def test_minilm_is_the_encoder_that_it_says() -> None:
     assert sha256_of(minilm_folder() / "model.safetensors") == MINILM_SHA256
-    encoder, tokenizer = load_encoder("minilm", dropout=0.3)
+    encoder, tokenizer = load_encoder("minilm", dropout=0.3), load_tokenizer("minilm")
     assert type(encoder).__name__ == "BertModel"
     assert len(layers_of(encoder)) == 6
     assert encoder.config.hidden_size == 384
@@ -100,10 +101,10 @@ def test_a_missing_minilm_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_tiny_is_the_same_whenever_it_is_made() -> None:
     torch.manual_seed(1)
-    first, _ = load_encoder("tiny")
+    first = load_encoder("tiny")
     drawn = torch.rand(1)
     torch.manual_seed(2)
-    second, _ = load_encoder("tiny", dropout=0.4)
+    second = load_encoder("tiny", dropout=0.4)
     assert all(
         torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
     )
@@ -123,10 +124,10 @@ def test_no_text_is_beyond_the_tiny_tokenizer() -> None:
 
 
 def test_dropouts_are_set_and_otherwise_left_alone() -> None:
-    encoder, _ = load_encoder("tiny", dropout=0.25, attention_dropout=0.0)
+    encoder = load_encoder("tiny", dropout=0.25, attention_dropout=0.0)
     assert dropouts(encoder) == {0.25, 0.0}
     assert (hidden_dropout(encoder), attention_dropout(encoder)) == (0.25, 0.0)
-    plain, _ = load_encoder("tiny")
+    plain = load_encoder("tiny")
     assert dropouts(plain) == {0.1}
     assert (hidden_dropout(plain), attention_dropout(plain)) == (0.1, 0.1)
 
@@ -147,7 +148,7 @@ def trained(encoder: nn.Module) -> set[str]:
 
 
 def test_a_frozen_encoder_trains_nothing_and_a_free_one_everything() -> None:
-    encoder, _ = load_encoder("tiny")
+    encoder = load_encoder("tiny")
     choose_trained(encoder, frozen=False, layers=None)
     assert trained(encoder) == {name for name, _ in encoder.named_parameters()}
     choose_trained(encoder, frozen=True, layers=None)
@@ -155,7 +156,7 @@ def test_a_frozen_encoder_trains_nothing_and_a_free_one_everything() -> None:
 
 
 def test_only_the_named_layers_are_trained() -> None:
-    encoder, _ = load_encoder("tiny")
+    encoder = load_encoder("tiny")
     choose_trained(encoder, frozen=False, layers=(1,))
     assert trained(encoder) == {
         name for name, _ in encoder.named_parameters() if name.startswith("encoder.layer.1.")
@@ -164,7 +165,7 @@ def test_only_the_named_layers_are_trained() -> None:
 
 @pytest.mark.parametrize("layers", [(2,), (0, -1), (0, 7, 9)])
 def test_a_layer_out_of_range_is_refused(layers: tuple[int, ...]) -> None:
-    encoder, _ = load_encoder("tiny")
+    encoder = load_encoder("tiny")
     fault = fault_of(
         lambda: choose_trained(encoder, frozen=False, layers=layers), "encoder.train_layers"
     )
@@ -188,7 +189,7 @@ def test_mean_pooling_ignores_padding() -> None:
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
 def test_padding_does_not_change_an_embedding(pooling: str) -> None:
-    encoder, tokenizer = load_encoder("tiny")
+    encoder, tokenizer = load_encoder("tiny"), load_tokenizer("tiny")
     encoder.eval()
     short = tokenizer(["ash bee"], return_tensors="pt")
     long = tokenizer(["ash bee", "cod dew elm fig gnu hay"], return_tensors="pt", padding=True)
@@ -291,7 +292,9 @@ WITHOUT_PALS = ("distilbert",)
 def test_encoders_of_other_makes_work(
     name: str, folder_of: Callable[[str], Path], model_of: Any, batch_of: Any
 ) -> None:
-    encoder, tokenizer = load_encoder(str(folder_of(name)), dropout=0.25, attention_dropout=0.35)
+    folder = str(folder_of(name))
+    encoder = load_encoder(folder, dropout=0.25, attention_dropout=0.35)
+    tokenizer = load_tokenizer(folder)
     assert dropouts(encoder) == {0.25, 0.35}
     assert len(layers_of(encoder)) == 2
     assert tokenizer("ash")["input_ids"] == tiny_tokenizer()("ash")["input_ids"]
@@ -320,7 +323,7 @@ def test_encoders_of_other_makes_work(
 def test_pals_stand_beside_every_make_that_has_a_place_for_them(
     name: str, folder_of: Callable[[str], Path], model_of: Any, batch_of: Any
 ) -> None:
-    encoder, _ = load_encoder(str(folder_of(name)))
+    encoder = load_encoder(str(folder_of(name)))
     if name in WITHOUT_PALS:
         fault = fault_of(lambda: model_of(encoder=encoder, adapter="pals"), "encoder.adapter")
         assert fault.startswith("PALs need BERT-like layers")
@@ -339,7 +342,7 @@ def test_pals_stand_beside_every_make_that_has_a_place_for_them(
 def test_the_longest_input_fits_and_one_more_does_not(
     name: str, folder_of: Callable[[str], Path]
 ) -> None:
-    encoder, _ = load_encoder(str(folder_of(name)))
+    encoder = load_encoder(str(folder_of(name)))
     encoder.eval()
     longest = longest_input(encoder)
     assert longest == {"roberta": 65, "camembert": 65, "mpnet": 510}.get(name, 512)
@@ -362,10 +365,10 @@ def test_what_a_folder_lacks_is_drawn_alike_for_everyone(
         whole = AutoModel.from_pretrained(folder, add_pooling_layer=False)
         whole.save_pretrained(folder)
     torch.manual_seed(1)
-    first, _ = load_encoder(str(folder))
+    first = load_encoder(str(folder))
     drawn = torch.rand(1)
     torch.manual_seed(2)
-    second, _ = load_encoder(str(folder))
+    second = load_encoder(str(folder))
     mine, yours = dict(first.named_parameters()), dict(second.named_parameters())
     assert "pooler.dense.weight" in mine
     assert [name for name in mine if not torch.equal(mine[name], yours[name])] == []
@@ -387,7 +390,7 @@ def test_half_precision_weights_are_widened(folder_of: Callable[[str], Path]) ->
     with quiet_transformers():
         AutoModel.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
-    encoder, _ = load_encoder(str(folder))
+    encoder = load_encoder(str(folder))
     assert {weights.dtype for weights in encoder.parameters()} == {torch.float32}
 
 
@@ -406,7 +409,7 @@ def test_a_folder_may_be_given_from_home(
 ) -> None:
     folder = folder_of("bert")
     monkeypatch.setenv("HOME", str(folder.parent))
-    encoder, _ = load_encoder(f"~/{folder.name}")
+    encoder = load_encoder(f"~/{folder.name}")
     assert len(layers_of(encoder)) == 2
 
 

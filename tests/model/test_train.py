@@ -13,9 +13,11 @@ import pytest
 
 from model.config import Layer, load_preset, parse_layers, parse_settings, preset_names
 from model.errors import InputError
+from model.files import sha256_of
 from model.folder import load_model
 from model.losses import LOSSES
 from model.pairs import LAYOUTS
+from model.prepare import Warm
 from model.progress import Record
 from model.schedules import SCHEDULES
 from model.step import TrainingDiverged
@@ -272,3 +274,24 @@ def test_the_seed_decides_everything(tmp_path: Path) -> None:
         quick_run(tmp_path / name, {"seed": seed})
         weights[name] = (tmp_path / name / "model" / "model.safetensors").read_bytes()
     assert weights["a"] == weights["b"] != weights["c"]
+
+
+def test_pulses_come_only_when_asked_for_and_change_nothing(tmp_path: Path) -> None:
+    plain = quick_run(tmp_path / "plain", {})
+    assert not any("pulse" in record for record in plain)
+    pulsed = quick_run(tmp_path / "pulsed", {}, pulse=0.0)
+    assert sum("pulse" in record for record in pulsed) > len(plain)
+    weights = [(tmp_path / name / "model" / "model.safetensors") for name in ("plain", "pulsed")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_warm_runs_are_the_same_runs(tmp_path: Path) -> None:
+    warm = Warm()
+    for name in ("first", "again"):
+        quick_run(tmp_path / name, {"seed": 5}, warm=warm)
+    quick_run(tmp_path / "other", {"seed": 5, "budget.eval_rows": 30}, warm=warm)
+    quick_run(tmp_path / "cold", {"seed": 5})
+    sums = {n: sha256_of(tmp_path / n / "model" / "model.safetensors") for n in ("first", "again")}
+    assert set(sums.values()) == {sha256_of(tmp_path / "cold" / "model" / "model.safetensors")}
+    rows = pq.read_table(tmp_path / "other" / "predictions").num_rows
+    assert rows == 30 * 3 * len((tmp_path / "other" / "metrics.jsonl").read_text().splitlines())

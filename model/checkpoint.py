@@ -145,11 +145,16 @@ def prune(folder: Path, keep_models: Iterable[str]) -> None:
             remove_folder(place)
 
 
-def clean_leftovers(folder: Path) -> None:
-    """Remove what a killed run left half-written (only ever called by the folder's owner)."""
-    if folder.is_dir():
-        for place in folder.rglob(".*"):
-            if place.is_dir() and place.suffix in {".tmp", ".old"}:
-                shutil.rmtree(place, ignore_errors=True)
-            elif place.is_file() and place.suffix == ".tmp":
-                place.unlink(missing_ok=True)
+def is_leftover(path: Path) -> bool:
+    """Exactly what `model.files` names things while it writes or removes them."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.(tmp|old)", path.name) is not None
+
+
+def clean_leftovers(out: Path) -> None:
+    """Remove what a killed run left half-written. Only in places that are a run's own."""
+    folders = [out, out / "predictions", out / "checkpoints", *checkpoints_in(out / "checkpoints")]
+    for place in [p for folder in folders if folder.is_dir() for p in folder.iterdir()]:
+        if is_leftover(place) and place.is_dir():
+            shutil.rmtree(place, ignore_errors=True)
+        elif is_leftover(place):
+            place.unlink(missing_ok=True)

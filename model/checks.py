@@ -19,6 +19,7 @@ def contradictions(config: RunConfig, tasks: TaskSet, given: Collection[str]) ->
         yield from _encoding(config, task, given)
     yield from _encoder(config)
     yield from _schedule(config, tasks)
+    yield from _optim(config, tasks)
     yield from _budget(config, tasks)
 
 
@@ -31,17 +32,14 @@ def _loss(config: RunConfig, task: Task) -> Iterator[Fault]:
         yield keys[:1], f"'{keys[0]}' is {loss}, which does not fit {kind}; known: {fitting}"
     elif task.kind != "binary":
         return
-    elif loss == "binary_cross_entropy" and logits == 2:
+    elif loss == "binary_cross_entropy" and logits == 2 and task.name in config.loss.by_task:
         remedy = "set head.binary_logits: 1, or take cross_entropy"
         yield keys, f"'{keys[0]}' is {loss}, which needs one logit; {remedy}"
-    elif loss != "binary_cross_entropy" and logits == 1:
-        remedy = "set head.binary_logits: 2, or take binary_cross_entropy"
-        yield keys, f"'{keys[0]}' is {loss}, which needs two logits; {remedy}"
 
 
 def _encoding(config: RunConfig, task: Task, given: Collection[str]) -> Iterator[Fault]:
     key = f"pair.encoding.{task.name}"
-    keys = (key, "pair.encoding", "head.binary_logits")
+    keys = (key, "pair.encoding", f"loss.{task.name}")
     if not task.pair and key in given:
         yield (key,), f"'{key}': {task.name} has one sentence and needs no encoding; remove it"
     elif config.encoding_of(task) != "cosine" or task.kind == "regression":
@@ -49,9 +47,9 @@ def _encoding(config: RunConfig, task: Task, given: Collection[str]) -> Iterator
     elif task.kind == "classes":
         why = f"{task.name} has {task.classes} classes, and a cosine is one number"
         yield keys[:2], f"'pair.encoding' is cosine, but {why}; set {key}: cross"
-    elif config.head.binary_logits == 2:
-        why = f"gives {task.name} one logit, but head.binary_logits is 2"
-        yield keys, f"'pair.encoding' cosine {why}; set head.binary_logits: 1, or {key}: cross"
+    elif config.logits_of(task) == 2:
+        why = f"gives {task.name} one logit, but {config.loss_of(task)} needs two"
+        yield keys, f"'pair.encoding' cosine {why}; set {key}: cross, or another loss"
 
 
 def _encoder(config: RunConfig) -> Iterator[Fault]:
@@ -69,6 +67,19 @@ def _encoder(config: RunConfig) -> Iterator[Fault]:
     if size % heads:
         keys = ("encoder.adapter_heads", "encoder.adapter_size")
         yield keys, f"'{keys[0]}' {heads} must divide {keys[1]} {size}, as 12 divides 204"
+
+
+def _optim(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
+    scale = config.optim.layer_scale
+    if (scale.alpha, scale.beta) != (1, 1) and not scale.layers:
+        keys = ("optim.layer_scale.alpha", "optim.layer_scale.beta", "optim.layer_scale.layers")
+        text = "'optim.layer_scale' has a scale but no layers; name each task's own in .layers"
+        yield keys, text
+    if not any(config.loss_weights(tasks)):
+        yield ("loss.weights",), "'loss.weights' are all 0, so nothing would be trained; raise one"
+    if config.surgery == "pcgrad" and config.encoder.frozen:
+        text = "'surgery' is for shared weights, but encoder.frozen leaves none; set surgery: none"
+        yield ("surgery", "encoder.frozen"), text
 
 
 def _schedule(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:

@@ -11,15 +11,13 @@ from pathlib import Path
 from types import FrameType
 
 from model import __version__
-from model.config import Layer, load_preset, parse_assignment, parse_layers, preset_names
+from model.config import Layer, load_preset, parse_assignments, parse_layers, preset_names
 from model.config import read_settings as read_layer
-from model.console import Console
-from model.encoder import CAUTIONS
 from model.errors import InputError
 from model.files import read_yaml
 from model.settings import RunConfig
 from model.tasks import TaskSet, load_task_set, shipped
-from model.train import TrainingDiverged, train
+from model.train import train
 
 EXAMPLES = """
 examples:
@@ -66,12 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    except TrainingDiverged as error:
+    except (OSError, RuntimeError) as error:  # a full disk, no memory, a loss that is not a number
         print(f"the run failed: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from model.console import Console
+    from model.suits import caution
+
     tasks, data, config, out = resumed(arguments) if arguments.resume else asked(arguments)
     summary = out / "summary.json"
     if arguments.resume and summary.is_file():
@@ -98,8 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
         console.warn(f"stopped; go on with: python -m model.train --resume --out {out}")
         return 128 + (stop.number or signal.SIGINT)
     console.result(json.loads(summary.read_text(encoding="utf-8")), out)
-    if caution := CAUTIONS.get(config.encoder.name):
-        console.say(f"caution: {caution}")
+    if careful := caution(config.encoder.name, tasks):
+        console.say(f"caution: {careful}")
     return 0
 
 
@@ -114,7 +118,7 @@ def asked(arguments: argparse.Namespace) -> tuple[TaskSet, Path | None, RunConfi
     tasks = load_task_set(arguments.tasks or (named[-1] if named else "sample"))
     flags = {"encoder.name": arguments.encoder, "seed": arguments.seed}
     layers.append(Layer({k: v for k, v in flags.items() if v is not None}, "command line"))
-    layers.append(Layer(dict(map(parse_assignment, arguments.set or [])), "--set"))
+    layers.append(Layer(parse_assignments(arguments.set or []), "--set"))
     config = parse_layers(layers, tasks)
     data = arguments.data.absolute() if arguments.data else None
     return tasks, data, config, arguments.out or free_folder(tasks.name)

@@ -21,7 +21,13 @@ from model.tasks import TaskSet
 from model.values import SECTIONS, SETTINGS, TASK, Misfit, Setting, find_setting, known_keys, show
 
 __all__ = ["SETTINGS", "Layer", "RunConfig", "describe", "flatten", "load_preset"]
-__all__ += ["parse_assignment", "parse_layers", "parse_settings", "preset_names"]
+__all__ += [
+    "parse_assignment",
+    "parse_assignments",
+    "parse_layers",
+    "parse_settings",
+    "preset_names",
+]
 __all__ += ["read_config", "read_settings", "with_settings"]
 
 FRAME = ("about", "tasks", "settings", "data", "stockpot")  # the last two: a run's config.yaml
@@ -125,6 +131,24 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise InputError("--set", [f"{show(text)}: {problem}; {remedy}"]) from None
 
 
+def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
+    """Several of them; the faults of all come at once."""
+    found: dict[str, Any] = {}
+    faults: list[str] = []
+    for text in texts:
+        try:
+            key, value = parse_assignment(text)
+        except InputError as error:
+            faults += error.faults
+            continue
+        if key in found and found[key] != value:
+            faults.append(_twice(key, found[key], value))
+        found[key] = value
+    if faults:
+        raise InputError("--set", faults)
+    return found
+
+
 def flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings by dotted keys. Only known sections are opened: other mappings are values."""
     flat: dict[str, Any] = {}
@@ -168,10 +192,10 @@ class _Reading:
             self.places[key] = prefix + layer.place(path)
             setting = find_setting(key, self.tasks)
             if setting is None:
-                self.fault(key, _unknown(key, self.tasks))
+                self.fault(key, unknown_setting(key, self.tasks))
                 continue
             try:
-                fitted = _fit(key, setting, value, self.tasks)
+                fitted = fit_setting(key, setting, value, self.tasks)
             except Misfit as misfit:
                 self.fault(key, f"'{key}' {misfit}")
                 continue
@@ -181,6 +205,10 @@ class _Reading:
         for key in given:
             for name in self.tasks.names if key + TASK in SETTINGS else ():
                 self.values.pop(f"{key}.{name}", None)
+        if given.get("budget.examples") is not None and "budget.epochs" not in given:
+            # Asked for examples on top of a preset: the preset's epochs would end the run
+            # elsewhere, or leave a first stage that takes all of it.
+            self.values.pop("budget.epochs", None)
         self.values.update(given)
 
     def fault(self, key: str, text: str) -> None:
@@ -226,7 +254,7 @@ def _entries(
             yield key, (*path, word), value
 
 
-def _fit(key: str, setting: Setting, value: Any, tasks: TaskSet) -> Any:
+def fit_setting(key: str, setting: Setting, value: Any, tasks: TaskSet) -> Any:
     """The value as the config holds it, with the names and the number of tasks in it checked."""
     try:
         fitted = setting.fit(value)
@@ -250,7 +278,7 @@ def _fit(key: str, setting: Setting, value: Any, tasks: TaskSet) -> Any:
     return fitted
 
 
-def _unknown(key: str, tasks: TaskSet) -> str:
+def unknown_setting(key: str, tasks: TaskSet) -> str:
     known = known_keys(tasks)
     section, _, last = key.rpartition(".")
     if key in SECTIONS:

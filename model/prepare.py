@@ -16,6 +16,7 @@ from model.data.batches import Assembler, TaskStream
 from model.encoder import (
     choose_trained,
     hidden_dropout,
+    layers_of,
     load_encoder,
     load_tokenizer,
     longest_input,
@@ -27,8 +28,8 @@ from model.folder import read_model
 from model.heads import outputs_for
 from model.inputs import Inputs, Warn, inputs_key, load_inputs
 from model.multitask import ModelSpec, MultitaskModel, TaskSpec
-from model.planning import evaluation_points, make_plan
-from model.schedules import SCHEDULES, Plan, Round
+from model.planning import evaluation_points, make_plan, untrained
+from model.schedules import SCHEDULES, STAGED, Plan, Round
 from model.settings import RunConfig
 from model.tasks import Task, TaskSet
 
@@ -82,7 +83,7 @@ def prepare(
     """Get a run ready. Runs that share a `Warm` read and tokenise their data only once."""
     warm = warm or Warm()
     config = fill_in(config)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = find_device(device)
     bfloat16 = bfloat16_on(config.precision, place)
     name = config.encoder.name
     tokenizer = warm.keep("tokenizer", name, lambda: load_tokenizer(name))
@@ -95,8 +96,7 @@ def prepare(
         raise InputError("encoder.max_length", [fault])
     assembler = Assembler.of(tokenizer, config.encoder.max_length)
     model = build_model(config, tasks, encoder)
-    if config.init_from:
-        start_from(model, Path(config.init_from), warn)
+    check_layers(config, model)
     inputs = warm.keep(
         "inputs",
         inputs_key(config, tasks, data),
@@ -115,6 +115,14 @@ def prepare(
     }
     real = {name: of_task.real for name, of_task in inputs.tasks.items()}
     plan, steps = make_plan(config, tasks, streams, real)
+    for task in untrained(config.schedule.name, plan, steps, tasks):
+        warn(f"the budget ends before '{task}' has its first batch; raise budget.examples")
+    if plan.first_epochs < config.schedule.first_epochs and config.schedule.name in STAGED:
+        warn(
+            f"schedule.first_epochs is cut from {config.schedule.first_epochs:g} to "
+            f"{plan.first_epochs:.3g}, half of budget.examples"
+        )
+        config = replace(config, schedule=replace(config.schedule, first_epochs=plan.first_epochs))
     return Prepared(
         config=replace(config, budget=evaluation_points(config, plan, steps, streams)),
         tasks=tasks,
@@ -131,6 +139,31 @@ def prepare(
     )
 
 
+def find_device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        remedy = "take cpu, or cuda where there is a GPU"
+        raise InputError("--device", [f"'{name}' cannot be used ({reason}); {remedy}"]) from None
+    return device
+
+
+def check_layers(config: RunConfig, model: MultitaskModel) -> None:
+    count = len(layers_of(model.encoder))
+    faults = [
+        f"optim.layer_scale.layers.{task} names layer {layer}; this encoder has 0 to {count - 1}"
+        for task, layers in config.optim.layer_scale.layers.items()
+        for layer in layers
+        if layer >= count
+    ]
+    if faults:
+        raise InputError("settings", faults)
+
+
 def bfloat16_on(precision: str, device: torch.device) -> bool:
     if precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -142,14 +175,27 @@ def bfloat16_on(precision: str, device: torch.device) -> bool:
 
 
 def fill_in(config: RunConfig) -> RunConfig:
-    """What the run leaves to the encoder: its pooling and its learning rate."""
-    fit = suits(config.encoder.name)
+    """What the run leaves to the encoder, and paths that hold wherever it is resumed from."""
+    name = config.encoder.name
+    if Path(name).is_dir():
+        name = str(Path(name).absolute())
+    fit = suits(name)
     pooling = fit.pooling if config.encoder.pooling == "auto" else config.encoder.pooling
     rate = config.optim.learning_rate or fit.learning_rate
     return replace(
         config,
-        encoder=replace(config.encoder, pooling=pooling),
+        encoder=replace(config.encoder, name=name, pooling=pooling),
         optim=replace(config.optim, learning_rate=rate),
+        augment={task: str(Path(path).absolute()) for task, path in config.augment.items()},
+        init_from=config.init_from and str(Path(config.init_from).absolute()),
+        pretrain=replace(
+            config.pretrain,
+            simcse=replace(
+                config.pretrain.simcse,
+                text=config.pretrain.simcse.text
+                and str(Path(config.pretrain.simcse.text).absolute()),
+            ),
+        ),
     )
 
 
@@ -168,6 +214,7 @@ def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> Multit
         adapter=config.encoder.adapter,
         adapter_size=config.encoder.adapter_size,
         adapter_heads=config.encoder.adapter_heads,
+        learning_rate=config.optim.learning_rate or 2e-5,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -176,7 +223,6 @@ def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> Multit
 
 def task_spec(config: RunConfig, task: Task) -> TaskSpec:
     encoding = config.encoding_of(task)
-    one_output = 1 if encoding == "cosine" else config.head.binary_logits
     return TaskSpec(
         name=task.name,
         kind=task.kind,
@@ -186,7 +232,7 @@ def task_spec(config: RunConfig, task: Task) -> TaskSpec:
         pair=task.pair,
         clean=task.source.clean,
         encoding=encoding,
-        outputs=outputs_for(task.kind, task.classes, one_output),
+        outputs=outputs_for(task.kind, task.classes, config.logits_of(task)),
         loss=config.loss_of(task),
         metric=task.metric,
     )

@@ -50,6 +50,7 @@ class Progress:
     best: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[Record] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
+    simcse_loss: float | None = None  # of the stage before, if there was one
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:

@@ -140,6 +140,8 @@ SCHEDULES: dict[str, Callable[[Plan], Iterator[Round]]] = {
     "pretrain_then_simultaneous": pretrain_then_simultaneous,
 }
 
+ANNEALED_PARTS = 10  # of a run shorter than two epochs
+
 # The schedules whose rounds hold several tasks.
 JOINT = frozenset({"batch_round_robin", "simultaneous", "pretrain_then_simultaneous"})
 
@@ -227,6 +229,12 @@ def _alone(plan: Plan) -> Iterator[Round]:
 def _drawn(plan: Plan, anneal: float | None) -> Iterator[Round]:
     steps = plan.epoch_steps or sum(plan.batches)
     tasks = len(plan.rows)
+    if anneal is not None and plan.epochs < 2:
+        # One epoch has no way to go from the first to the last: anneal over parts of it.
+        total = _part(plan.epochs, steps)
+        parts = min(ANNEALED_PARTS, total)
+        steps = -(-total // parts)
+        plan = replace(plan, epochs=total / steps)
     for epoch, share in _epochs(plan):
         chances = None
         if anneal is not None:

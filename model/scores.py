@@ -1,43 +1,76 @@
 """Metrics, the overall score, and 95 % bootstrap intervals for both.
 
 A classification metric is a function of the confusion matrix, so a bootstrap replicate is one
-multinomial draw over its cells: exact, and no slower for a large dev set than for a small one.
-A regression metric is resampled row by row.
+multinomial draw over its cells: exact, and hardly slower for a large dev set than for a small
+one. Only cells that are occupied can be drawn, and those are never more than the rows, however
+many classes there are. A regression metric is resampled row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.stats import rankdata
 
 Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 RESAMPLES = 1000
 LEVEL = 0.95
+BLOCK = 2_000_000  # numbers drawn at once
 
 
-def accuracy(confusion: Array) -> Array:
-    """Share on the diagonal; `confusion` is [..., true, predicted]."""
-    share: Array = np.trace(confusion, axis1=-2, axis2=-1) / confusion.sum(axis=(-2, -1))
+@dataclass(frozen=True)
+class Confusion:
+    """The occupied cells of a confusion matrix: the class, the answer, and how often."""
+
+    true: Places  # [K]
+    predicted: Places  # [K]
+    counts: Array  # [..., K]
+
+    @classmethod
+    def of(cls, labels: Array, predictions: Array, classes: int) -> Confusion:
+        cells = labels.astype(np.int64) * classes + predictions.astype(np.int64)
+        occupied, counts = np.unique(cells, return_counts=True)
+        return cls(occupied // classes, occupied % classes, counts.astype(np.float64))
+
+    def count(self, where: NDArray[np.bool_]) -> Array:
+        """Rows in the cells that `where` marks."""
+        total: Array = self.counts[..., where].sum(-1)
+        return total
+
+
+def accuracy(confusion: Confusion) -> Array:
+    """Share on the diagonal."""
+    right = confusion.count(confusion.true == confusion.predicted)
+    share: Array = right / confusion.counts.sum(-1)
     return share
 
 
-def macro_f1(confusion: Array) -> Array:
+def macro_f1(confusion: Confusion) -> Array:
     """F1 averaged over the classes that occur as label or as prediction."""
-    hits = np.diagonal(confusion, axis1=-2, axis2=-1)
-    marked = confusion.sum(-1) + confusion.sum(-2)
+    both = np.stack([confusion.true, confusion.predicted])
+    known, place = np.unique(both, return_inverse=True)
+    true, predicted = place.reshape(both.shape)
+    cell, each = np.arange(len(true)), np.ones(len(true))
+    shape = (len(true), len(known))
+    # [cells, classes]: a product with these sums the cells of every class.
+    marks = csr_array((each, (cell, true)), shape) + csr_array((each, (cell, predicted)), shape)
+    marked = confusion.counts @ marks
+    hits = confusion.counts @ csr_array(((true == predicted) * each, (cell, true)), shape)
     f1 = 2 * hits / np.where(marked > 0, marked, 1)
     mean: Array = f1.sum(-1) / (marked > 0).sum(-1)
     return mean
 
 
-def f1(confusion: Array) -> Array:
+def f1(confusion: Confusion) -> Array:
     """F1 of class 1, for binary tasks."""
-    marked = confusion[..., 1, :].sum(-1) + confusion[..., :, 1].sum(-1)
-    share: Array = 2 * confusion[..., 1, 1] / np.where(marked > 0, marked, 1)
+    true, predicted = confusion.true == 1, confusion.predicted == 1
+    marked = confusion.count(true) + confusion.count(predicted)
+    share: Array = 2 * confusion.count(true & predicted) / np.where(marked > 0, marked, 1)
     return share
 
 
@@ -64,7 +97,7 @@ def _halved(value: Array) -> Array:
 
 @dataclass(frozen=True)
 class Metric:
-    """`of` takes a confusion matrix or (labels, predictions); `unit` maps it to 0..1."""
+    """`of` takes a Confusion or (labels, predictions); `unit` maps it to 0..1."""
 
     of: Callable[..., Array]
     on_classes: bool
@@ -80,17 +113,11 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def confusion_matrix(labels: Array, predictions: Array, classes: int) -> Array:
-    cells = labels.astype(np.int64) * classes + predictions.astype(np.int64)
-    counts = np.bincount(cells, minlength=classes * classes)
-    return counts.reshape(classes, classes).astype(np.float64)
-
-
 def measure(metric: str, labels: Array, predictions: Array, classes: int) -> float:
     """The metric's value on one dev set."""
     chosen = METRICS[metric]
     if chosen.on_classes:
-        return float(chosen.of(confusion_matrix(labels, predictions, classes)))
+        return float(chosen.of(Confusion.of(labels, predictions, classes)))
     return float(chosen.of(labels, predictions))
 
 
@@ -101,16 +128,24 @@ def replicates(
     chosen = METRICS[metric]
     rng = np.random.default_rng(seed)
     rows = len(labels)
-    if chosen.on_classes:
-        cells = confusion_matrix(labels, predictions, classes)
-        draws = rng.multinomial(rows, cells.ravel() / rows, size=RESAMPLES)
-        return chosen.of(draws.reshape(RESAMPLES, classes, classes).astype(np.float64))
     parts = []
-    block = max(1, 2_000_000 // max(rows, 1))  # bounds memory, whatever the dev set's size
-    for start in range(0, RESAMPLES, block):
-        drawn = rng.integers(rows, size=(min(block, RESAMPLES - start), rows))
-        parts.append(chosen.of(labels[drawn], predictions[drawn]))
+    if chosen.on_classes:
+        cells = Confusion.of(labels, predictions, classes)
+        for size in _blocks(len(cells.counts)):
+            draws = rng.multinomial(rows, cells.counts / rows, size=size)
+            parts.append(chosen.of(replace(cells, counts=draws.astype(np.float64))))
+    else:
+        for size in _blocks(rows):
+            drawn = rng.integers(rows, size=(size, rows))
+            parts.append(chosen.of(labels[drawn], predictions[drawn]))
     return np.concatenate(parts)
+
+
+def _blocks(width: int) -> Iterator[int]:
+    """How many resamples of that width to draw at a time: bounds memory, whatever the size."""
+    block = max(1, BLOCK // max(width, 1))
+    for start in range(0, RESAMPLES, block):
+        yield min(block, RESAMPLES - start)
 
 
 def interval(values: Array) -> tuple[float, float]:

@@ -58,7 +58,7 @@ ScheduleName = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSettings:
-    name: Annotated[str, "'minilm', a Hub id or a folder"] = "minilm"
+    name: Annotated[str, "minilm, tiny (random, for tests), a Hub id or a folder"] = "minilm"
     pooling: Annotated[Pooling, "sentence embedding; auto: what suits the encoder"] = "auto"
     dropout: Annotated[
         float | None, AtLeast(0), Below(1), "hidden dropout; null: the encoder's own"
@@ -93,7 +93,9 @@ class HeadSettings:
     ] = 0
     activation: Annotated[Literal["gelu", "relu"], "of the hidden layer"] = "gelu"
     dropout: Annotated[float | None, AtLeast(0), Below(1), "null: as encoder.dropout"] = None
-    binary_logits: Annotated[Literal[1, 2], "outputs of a binary task: sigmoid or softmax"] = 1
+    binary_logits: Annotated[
+        Literal[1, 2], "binary tasks whose loss is not named: sigmoid or softmax"
+    ] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,7 @@ class LossSettings:
         tuple[float, ...] | None,
         PerTask(float),
         AtLeast(0),
-        "weight of each task's loss, in task order; null: all 1",
+        "of each task's loss and its regularisers, in task order; null: all 1",
     ] = None
     alpha: Annotated[float, Above(0), "exponent of the distance in ordinal_log"] = 1.5
 
@@ -150,8 +152,14 @@ class SmartSettings:
         Literal["shared", "anew", "auto"], "dropout of the second pass; auto: anew for published"
     ] = "auto"
     epsilon: Annotated[float, Above(0), "guards a division in published; not a radius"] = 1e-6
-    noise: Annotated[float | None, Above(0), "size of the start; null: suits the variant"] = None
-    step_size: Annotated[float | None, Above(0), "ascent step; null: suits the variant"] = None
+    noise: Annotated[float | None, Above(0), "published: size of the start; null: 1e-5"] = None
+    step_size: Annotated[float | None, Above(0), "published: ascent step; null: 1e-3"] = None
+    start: Annotated[
+        float | None, Above(0), AtMost(1), "ball: size of the start, as a share of the radius"
+    ] = None
+    stride: Annotated[
+        float | None, Above(0), "ball: ascent step, as a share of the radius; null: what suits"
+    ] = None
     steps: Annotated[int, AtLeast(1), "ascent steps"] = 1
     norm: Annotated[Literal["inf", "l2"], "of a token's perturbation"] = "inf"
     tasks: Annotated[tuple[str, ...] | None, NAMES_TASKS, "tasks it applies to; null: all"] = None
@@ -169,7 +177,9 @@ class SmartSettings:
 @dataclass(frozen=True, kw_only=True)
 class LayerScaleSettings:
     alpha: Annotated[float, AtLeast(0), "rate of the layers not listed for a task"] = 1.0
-    beta: Annotated[float, AtLeast(0), "rate of the layers listed for a task"] = 1.0
+    beta: Annotated[
+        float, AtLeast(0), "rate of those listed; in a step of several tasks, the mean over them"
+    ] = 1.0
     layers: Annotated[Mapping[str, tuple[int, ...]], AtLeast(0), "the task's own layers"] = field(
         default_factory=dict
     )
@@ -209,7 +219,7 @@ class BudgetSettings:
     epochs: Annotated[float | None, Above(0), "null: as many as the examples need"] = 3.0
     examples: Annotated[int | None, AtLeast(1), "training examples seen; null: no limit"] = None
     eval_every: Annotated[
-        int | None, AtLeast(1), "examples between evaluations; null: one per epoch"
+        int | None, AtLeast(1), "examples between evaluations; null: one per epoch, at least 3"
     ] = None
     eval_rows: Annotated[int | None, AtLeast(2), "dev rows scored of each task; null: all"] = None
 
@@ -245,9 +255,11 @@ class RunConfig:
         return dict(_flat(self, ""))
 
     def loss_of(self, task: Task) -> str:
+        """The loss that was named, or the task's own; two logits make its default a softmax."""
         named = self.loss.by_task.get(task.name, task.loss)
         if named == "binary_cross_entropy" and task.name not in self.loss.by_task:
-            return named if self.head.binary_logits == 1 else "cross_entropy"
+            two = self.head.binary_logits == 2 and self.encoding_of(task) != "cosine"
+            return "cross_entropy" if two else named
         return named
 
     def encoding_of(self, task: Task) -> str:
@@ -265,8 +277,9 @@ class RunConfig:
         weights = self.loss.weights
         return (1.0,) * len(tasks) if weights is None else weights
 
-    def smart_tasks(self, tasks: TaskSet) -> tuple[str, ...]:
-        return tuple(tasks.names) if self.smart.tasks is None else self.smart.tasks
+    def logits_of(self, task: Task) -> int:
+        """How many outputs a binary task has: what its loss needs."""
+        return 1 if self.loss_of(task) == "binary_cross_entropy" else 2
 
 
 def key_of(section: str, name: str) -> str:

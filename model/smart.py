@@ -155,11 +155,6 @@ def _project(delta: Tensor, norm: str, radius: float) -> Tensor:
     return delta * (radius / _size(delta, norm).clamp_min(radius))
 
 
-def momentum_copy(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    """A copy of the weights by name, for `update_momentum` and torch.func.functional_call."""
-    return {name: parameter.detach().clone() for name, parameter in parameters}
-
-
 @torch.no_grad()
 def update_momentum(
     copy: Mapping[str, Tensor], parameters: Iterable[tuple[str, Tensor]], beta: float

@@ -7,8 +7,9 @@ run repeats an uninterrupted one without any generator state having been saved.
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -38,8 +39,9 @@ class StepReport:
 
 
 def draw_seed(*key: int) -> int:
-    """A seed that depends on every number of the key."""
-    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1)
+    """A seed that depends on every number of the key, and on how many there are."""
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
@@ -77,6 +79,7 @@ class Stepper:
         config: RunConfig,
         *,
         weights: dict[str, float],
+        bregman: float = 0.0,
         bfloat16: bool = False,
     ) -> None:
         self.model = model
@@ -88,14 +91,24 @@ class Stepper:
             name: make_loss(task.loss, alpha=config.loss.alpha)
             for name, task in model.tasks.items()
         }
-        smart = config.smart
-        self.smart_tasks = set(model.tasks if smart.tasks is None else smart.tasks)
+        self.bregman = bregman
+        self.smart_tasks = set(model.tasks if config.smart.tasks is None else config.smart.tasks)
         self.copy: MultitaskModel | None = None
-        if smart.bregman > 0:
+        if bregman > 0:
             self.copy = copy.deepcopy(model).eval().requires_grad_(False)
 
-    def step(self, number: int, batches: Sequence[tuple[str, Batch]], rate: float) -> StepReport:
-        """One optimiser step; `rate` scales every learning rate (warm-up and decay)."""
+    def step(
+        self,
+        number: int,
+        batches: Sequence[tuple[str, Batch]],
+        rate: float,
+        turns: Mapping[str, int],
+    ) -> StepReport:
+        """One optimiser step; `rate` scales every learning rate (warm-up and decay).
+
+        `turns` says how many batches each task has had before: `smart.every` counts these, as a
+        schedule that goes round the tasks would let a count of steps always meet the same one.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         losses: dict[str, float] = {}
         terms: list[float] = []
@@ -103,7 +116,8 @@ class Stepper:
         shared = self.model.shared_parameters()
         operate = self.config.surgery == "pcgrad" and len(batches) > 1
         for position, (task, batch) in enumerate(batches):
-            losses[task] = self._accumulate(task, batch, (number, position), terms)
+            regularise = turns[task] % self.config.smart.every == 0
+            losses[task] = self._accumulate(task, batch, (number, position), regularise, terms)
             if operate:
                 separate.append([parameter.grad for parameter in shared])
                 for parameter in shared:
@@ -134,10 +148,16 @@ class Stepper:
         return value
 
     def _accumulate(
-        self, task: str, batch: Batch, key: tuple[int, int], terms: list[float]
+        self,
+        task: str,
+        batch: Batch,
+        key: tuple[int, int],
+        smart_now: bool,
+        terms: list[float],
     ) -> float:
         """Add the gradient of one task's batch, part by part; its plain loss."""
-        total_loss = 0.0
+        total_loss = total_term = 0.0
+        use_smart = smart_now and self.config.smart.weight > 0 and task in self.smart_tasks
         for number, part in enumerate(split_batch(batch, self.config.batch.accumulate)):
             share = len(part.labels) / len(batch.labels)
             seed = draw_seed(self.config.seed, *key, number)
@@ -145,7 +165,15 @@ class Stepper:
             with self._precision():
                 outputs = self.model(task, part)
                 loss = self.losses[task](outputs, part.labels)
-                objective = loss + self._regularisers(task, part, outputs, key[0], seed, terms)
+                objective = loss
+                if use_smart:
+                    term = self._smart(task, part, outputs, seed)
+                    # Scaled by k, every k-th step has the same expectation as every step.
+                    weight = self.config.smart.weight * self.config.smart.every
+                    objective = objective + weight * term
+                    total_term += share * float(term.detach())
+                if self.copy is not None and task in self.smart_tasks:
+                    objective = objective + self.bregman * self._bregman(task, part, outputs)
             (objective * (share * self.weights[task])).backward()
             value = float(loss.detach())
             if not math.isfinite(float(objective.detach())):
@@ -154,44 +182,40 @@ class Stepper:
                     f"(plain loss {value}); try a smaller optim.learning_rate"
                 )
             total_loss += share * value
+        if use_smart:
+            terms.append(total_term)
         return total_loss
 
-    def _regularisers(
-        self, task: str, batch: Batch, outputs: Tensor, step: int, seed: int, terms: list[float]
-    ) -> Tensor:
+    def _smart(self, task: str, batch: Batch, outputs: Tensor, seed: int) -> Tensor:
         smart = self.config.smart
-        kind = self.model.tasks[task].kind
-        added = torch.zeros((), device=outputs.device)
-        if smart.weight > 0 and task in self.smart_tasks and step % smart.every == 0:
+        published = smart.variant == "published"
 
-            def perturbed(embeds: Tensor) -> Tensor:
-                if smart.shared_masks:
-                    torch.manual_seed(seed)  # the dropout masks of the clean pass again
-                result: Tensor = self.model(task, batch, embeds)
-                return result
+        def perturbed(embeds: Tensor) -> Tensor:
+            if smart.shared_masks:
+                torch.manual_seed(seed)  # the dropout masks of the clean pass again
+            result: Tensor = self.model(task, batch, embeds)
+            return result
 
-            generator = torch.Generator(outputs.device).manual_seed(draw_seed(seed, 1))
-            term = smart_term(
-                perturbed,
-                self.model.embed(batch),
-                outputs,
-                kind=kind,
-                variant=smart.variant,
-                radius=smart.radius,
-                epsilon=smart.epsilon,
-                noise=smart.noise,
-                step_size=smart.step_size,
-                steps=smart.steps,
-                norm=smart.norm,
-                generator=generator,
-            )
-            terms.append(float(term.detach()))
-            added = added + smart.weight * smart.every * term  # same expectation for every k
-        if self.copy is not None:
-            with torch.no_grad():
-                before = self.copy(task, batch)
-            added = added + smart.bregman * bregman_term(kind, outputs, before)
-        return added
+        return smart_term(
+            perturbed,
+            self.model.embed(batch),
+            outputs,
+            kind=self.model.tasks[task].kind,
+            variant=smart.variant,
+            radius=smart.radius,
+            epsilon=smart.epsilon,
+            noise=smart.noise if published else smart.start,
+            step_size=smart.step_size if published else smart.stride,
+            steps=smart.steps,
+            norm=smart.norm,
+            generator=torch.Generator(outputs.device).manual_seed(draw_seed(seed, 1)),
+        )
+
+    def _bregman(self, task: str, batch: Batch, outputs: Tensor) -> Tensor:
+        assert self.copy is not None
+        with torch.no_grad():
+            before = self.copy(task, batch)
+        return bregman_term(self.model.tasks[task].kind, outputs, before)
 
     def _layer_scales(self, tasks: Sequence[str]) -> list[float] | None:
         scale = self.config.optim.layer_scale

@@ -9,32 +9,37 @@ A new task, or a set of one's own, is a file and no code:
         format: glue                # cs224n | glue | parquet | hub | arrow | sample
         files: {train: mood-train.tsv, dev: mood-dev.tsv}     # test may be left out
         columns: {text: sentence, label: label}   # text: [a, b] makes it a pair task
+        labels: [bad, fair, good]   # optional: the classes' names, where the file has names
         clean: none                 # none | lower | spaced
         loss: cross_entropy         # optional, as are metric and weight
         metric: accuracy
         weight: 1                   # share in the overall score
 
 Format `hub` has `hub: {dataset: glue, config: qqp, splits: {train: train, dev: validation}}`
-in place of `files`; format `sample` needs neither.
+in place of `files`; format `sample` needs neither. Text files without a header line have
+`header: false` and columns by number: `columns: {text: 4, label: 2}`. docs/data.md has it all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from model.errors import InputError, suggest
 from model.files import Document, read_yaml
-from model.parts import Part, as_number, plain, show
+from model.task_source import CLEANING as CLEANING  # what a task is made of is told here
+from model.task_source import FORMATS as FORMATS
+from model.task_source import KEYS as SOURCE_KEYS
+from model.task_source import SPLITS as SPLITS
+from model.task_source import Source as Source
+from model.task_source import read_source
+from model.yaml_parts import Part, as_number, plain, show
 
 Kind = Literal["classes", "binary", "regression"]
 
-SPLITS = ("train", "dev", "test")
-FORMATS = ("cs224n", "glue", "parquet", "hub", "arrow", "sample")
-CLEANING = ("none", "lower", "spaced")
 # The first that fits a kind is its default.
 LOSSES: dict[str, tuple[Kind, ...]] = {
     "binary_cross_entropy": ("binary",),
@@ -50,27 +55,10 @@ METRICS: dict[str, tuple[Kind, ...]] = {
     "pearson": ("regression",),
     "spearman": ("regression",),
 }
-KEYS = {
-    *("classes", "binary", "regression", "format", "files", "hub", "columns"),
-    *("clean", "loss", "metric", "weight"),
-}
+KEYS = {"classes", "binary", "regression", "loss", "metric", "weight", *SOURCE_KEYS}
 MOST_CLASSES = 100_000
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 FOLDER = Path(__file__).parent / "task_sets"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where a task's rows come from."""
-
-    format: str
-    files: Mapping[str, str] = field(hash=False)  # split -> file, or the Hub's name of the split
-    id: str | None
-    text: tuple[str, ...]
-    label: str
-    clean: str
-    dataset: str = ""  # format hub only
-    config: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +153,7 @@ def _task(tasks: Part, name: Any) -> Task | None:
     loss = _fitting(part, "loss", LOSSES, kind)
     metric = _fitting(part, "metric", METRICS, kind)
     weight = part.number("weight", 1.0)
-    source = _source(part)
+    source = read_source(part, kind, classes)
     if len(tasks.faults) > before or source is None or kind is None:
         return None
     return Task(
@@ -213,74 +201,3 @@ def _fitting(part: Part, key: str, table: dict[str, tuple[Kind, ...]], kind: Kin
     if name and fits and name not in fits:
         part.fault(f"'{key}: {name}' does not fit {kind}; it can be {', '.join(fits)}", key)
     return name or ""
-
-
-def _source(part: Part) -> Source | None:
-    before = len(part.faults)
-    form = part.one_of("format", FORMATS)
-    clean = part.one_of("clean", CLEANING, default="none")
-    files, dataset, config = _files(part, form)
-    identity, text, label = _columns(part, form)
-    if len(part.faults) > before or form is None or clean is None:
-        return None
-    return Source(
-        format=form,
-        files=files,
-        id=identity,
-        text=text,
-        label=label,
-        clean=clean,
-        dataset=dataset,
-        config=config,
-    )
-
-
-def _files(part: Part, form: str | None) -> tuple[dict[str, str], str, str]:
-    """The files of each split; for the Hub its splits, the data set and its configuration."""
-    wanted = {"hub": "hub", "sample": None}.get(form or "", "files")
-    for key in ("files", "hub"):
-        if key in part.data and key != wanted and form is not None:
-            part.fault(f"'{key}' does not go with format {form}; remove it", key)
-    if form == "sample":
-        return {split: split for split in SPLITS}, "", ""
-    if form == "hub":
-        hub = part.part("hub", "{dataset: NAME, splits: {train: ..., dev: ...}}")
-        if hub is None:
-            return {}, "", ""
-        hub.refuse_unknown({"dataset", "config", "splits"})
-        dataset, config = hub.word("dataset"), hub.word("config", default="")
-        return _splits(hub, "splits"), dataset or "", config or ""
-    return _splits(part, "files"), "", ""
-
-
-def _splits(part: Part, key: str) -> dict[str, str]:
-    inner = part.part(key, "{train: ..., dev: ...}")
-    if inner is None:
-        return {}
-    inner.refuse_unknown(set(SPLITS))
-    words = {split: inner.word(split) for split in SPLITS if split != "test" or split in inner.data}
-    return {split: word for split, word in words.items() if word is not None}
-
-
-def _columns(part: Part, form: str | None) -> tuple[str | None, tuple[str, ...], str]:
-    inner = part.part("columns", "{text: COLUMN, label: COLUMN}; text: [A, B] for pairs")
-    if inner is None:
-        return None, (), ""
-    inner.refuse_unknown({"id", "text", "label"})
-    identity = inner.word("id") if "id" in inner.data else None
-    label = inner.word("label") or ""
-    found = inner.data.get("text")
-    names = found if isinstance(found, list) else [found]
-    text = tuple(name for name in names if isinstance(name, str) and name.strip())
-    if len(text) != len(names) or len(text) not in (1, 2):
-        what = f"but is {show(found)}" if "text" in inner.data else "and is missing"
-        inner.fault(f"'text' must be a column's name, or two of them for pairs, {what}", "text")
-    elif len(used := [*text, label, *([identity] if identity else [])]) > len(set(used)):
-        inner.fault("one column is named twice; text, label and id are different columns", "text")
-    elif form in ("arrow", "sample") and (text, label) not in (
-        (("sentence1",), "label"),
-        (("sentence1", "sentence2"), "label"),
-    ):
-        names_ = "sentence1 (and sentence2), label"
-        inner.fault(f"format {form} has its own column names: {names_}", "text")
-    return identity, text, label

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
@@ -14,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from model.settings import NAMES_TASKS, Bound, PerTask, RunConfig, key_of
 from model.tasks import TaskSet
+from model.yaml_parts import show as show
 
 TASK = ".<task>"  # ends the key of a setting that every task has
 
@@ -76,20 +76,6 @@ def known_keys(tasks: TaskSet) -> list[str]:
         stem = key.removesuffix(TASK)
         keys.update(dict.fromkeys([key] if stem == key else [f"{stem}.{n}" for n in tasks.names]))
     return list(keys)
-
-
-def show(value: Any) -> str:
-    """A value as the user might have written it, cut short where it is long."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    try:
-        return _REPR.repr(value)
-    except ValueError:  # Python does not print a number of thousands of digits
-        return "a number of too many digits"
-
-
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 80
 
 
 def _options(kind: Any) -> tuple[Any, ...]:

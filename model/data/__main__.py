@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from model.data.imported import imported_path
 from model.data.info import aligned, describe
 from model.data.rows import Split
-from model.data.sources import (
-    imported_path,
-    load_source,
-    load_split,
-    require_data,
-    write_split,
-)
+from model.data.sources import absent_files, import_split, load_split, require_data
 from model.errors import InputError
 from model.tasks import SPLITS, Task, load_task_set
 
+Absent = Mapping[tuple[str, str], str]  # task and split -> the file that is not there
 EXAMPLES = """examples:
   python -m model.data info --tasks cs224n --data ~/cs224n --encoder minilm
   python -m model.data import --tasks cs224n --data ~/cs224n --out data/
@@ -88,63 +84,70 @@ def _parser() -> argparse.ArgumentParser:
 
 def _chosen(options: argparse.Namespace) -> list[Task]:
     tasks = load_task_set(options.tasks)
-    chosen = [tasks[name] for name in options.task] if options.task else list(tasks)
-    require_data(chosen, options.data, imported=options.command == "info")
-    return chosen
+    return [tasks[name] for name in options.task] if options.task else list(tasks)
 
 
 def _import(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
+    require_data(tasks, options.data, ("train", "dev"), imported=False)
+    absent = absent_files(tasks, options.data, imported=False)
     rows = [["task", "split", "rows", "damaged", "file"]]
     errors: list[InputError] = []
-    for task in tasks:
-        for name in _splits(task):
-            try:
-                split = load_source(task, name, options.data)
-                path = imported_path(task, name, options.out)
-                write_split(task, split, path)
-            except InputError as error:
-                errors.append(error)
-                continue
-            counts = [f"{len(split.table):,}", f"{len(split.damaged):,}"]
-            rows.append([task.name, name, *counts, str(path)])
-    print("\n".join(aligned(rows, right={2, 3})))
+    for task, name in _splits(tasks, absent):
+        path = imported_path(task, name, options.out)
+        try:
+            split = import_split(task, name, options.data, path)
+        except InputError as error:
+            errors.append(error)
+            continue
+        counts = [f"{len(split.table):,}", f"{len(split.damaged):,}"]
+        rows.append([task.name, name, *counts, str(path)])
+    print("\n".join([*aligned(rows, right={2, 3}), *_told(absent)]))
     return errors
 
 
 def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
+    absent = absent_files(tasks, options.data)
+    there = _splits(tasks, absent)
+    if not there:
+        require_data(tasks, options.data)  # says what is missing, and where
     tokenizer = _tokenizer(options.encoder) if options.encoder else None
     errors: list[InputError] = []
     for task in tasks:
         splits: dict[str, Split] = {}
-        for name in _splits(task):
+        for name in (name for one, name in there if one is task):
             try:
                 splits[name] = load_split(task, name, options.data)
             except InputError as error:
                 errors.append(error)
         if splits:
             print(describe(task, splits, tokenizer), end="\n\n")
-    print("words and tokens: of a row, median / 95th percentile / most")
+    print(
+        "\n".join([*_told(absent), "words and tokens: of a row, median / 95th percentile / most"])
+    )
     return errors
 
 
-def _splits(task: Task) -> list[str]:
-    return [split for split in SPLITS if split in task.source.files]
-
-
 def _tokenizer(name: str) -> Any:
-    from transformers import AutoTokenizer
+    from model.encoder import load_tokenizer  # loads torch, which nothing else here needs
 
-    from model.encoder import MINILM, TINY, minilm_folder, tiny_tokenizer
-
-    if name == TINY:
-        return tiny_tokenizer()
-    place = str(minilm_folder()) if name == MINILM else name
     try:
-        return AutoTokenizer.from_pretrained(place)
-    except Exception as error:  # the library has no one error for "no such tokenizer"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        fault = f"'{name}' has no tokenizer that can be loaded ({reason})"
-        raise InputError("--encoder", [f"{fault}; give a folder, a Hub id or {MINILM}"]) from None
+        return load_tokenizer(name)
+    except InputError as error:
+        raise InputError("--encoder", error.faults) from None
+
+
+def _splits(tasks: list[Task], absent: Absent) -> list[tuple[Task, str]]:
+    """What there is to read."""
+    return [
+        (task, split)
+        for task in tasks
+        for split in SPLITS
+        if split in task.source.files and (task.name, split) not in absent
+    ]
+
+
+def _told(absent: Absent) -> list[str]:
+    return [f"absent: {name} ({task}, {split})" for (task, split), name in absent.items()]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from model.data.layout import Template, assemble, template_of
 from model.data.tokens import Tokens
 
 WINDOW = 50  # batches sorted by length together: little padding, and still well shuffled
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Batch:
     attention_mask: torch.Tensor
     token_type_ids: torch.Tensor
     labels: torch.Tensor  # [B], float32; NaN where unlabelled
-    rows: Rows  # [B], which examples these are
+    rows: RowNumbers  # [B], which examples these are
     parts: int  # 2: the first B rows are sentence 1, the next B sentence 2
 
     def to(self, device: torch.device | str) -> Batch:
@@ -56,7 +56,7 @@ class Assembler:
     def batch(
         self,
         tokens: Tokens,
-        rows: Rows,
+        rows: RowNumbers,
         *,
         layout: Layout,
         labels: NDArray[np.floating[Any]] | None = None,
@@ -87,7 +87,7 @@ def batches_per_pass(rows: int, size: int) -> int:
 
 def pass_order(
     lengths: NDArray[np.int64], size: int, seed_key: tuple[int, ...], number: int
-) -> list[Rows]:
+) -> list[RowNumbers]:
     """The batches of pass `number`: every row once, rows of like length together.
 
     Only the last batch may be short; its rows are drawn before the sorting, or it would always
@@ -96,7 +96,7 @@ def pass_order(
     generator = _generator((*seed_key, number))
     rows = generator.permutation(len(lengths))
     whole = len(rows) // size * size
-    batches: list[Rows] = []
+    batches: list[RowNumbers] = []
     for start in range(0, whole, WINDOW * size):
         window = rows[start : min(start + WINDOW * size, whole)]
         window = window[np.argsort(lengths[window], kind="stable")]
@@ -130,14 +130,14 @@ class TaskStream:
         self.tokens, self.labels, self.size, self.seed_key = tokens, labels, size, seed_key
         self.layout, self.assembler = layout, assembler
         self.per_pass = batches_per_pass(len(tokens), size)
-        self._pass: tuple[int, list[Rows]] = (-1, [])
+        self._pass: tuple[int, list[RowNumbers]] = (-1, [])
 
     def size_of(self, k: int) -> int:
         """How many rows the k-th batch has; nothing needs to be drawn for that."""
         last = k % self.per_pass == self.per_pass - 1
         return len(self.tokens) - (self.per_pass - 1) * self.size if last else self.size
 
-    def rows(self, k: int) -> Rows:
+    def rows(self, k: int) -> RowNumbers:
         """The rows of the k-th batch of the run."""
         number, place = divmod(k, self.per_pass)
         if self._pass[0] != number:
@@ -151,7 +151,7 @@ class TaskStream:
         return self.assembler.batch(self.tokens, rows, layout=self.layout, labels=self.labels)
 
 
-def eval_batches(tokens: Tokens, size: int) -> list[Rows]:
+def eval_batches(tokens: Tokens, size: int) -> list[RowNumbers]:
     """The rows of each batch of an evaluation: every row once, shortest first, unshuffled."""
     rows = np.argsort(tokens.lengths, kind="stable")
     return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from model.data.delimited import missing_column
-from model.data.rows import SCHEMA, Record
+from model.data.rows import SCHEMA, RawRow
 from model.errors import InputError
 from model.tasks import Source
 
 
-def read_parquet(path: Path, source: Source, labelled: bool) -> Iterator[Record]:
+def read_parquet(path: Path, source: Source, labelled: bool) -> Iterator[RawRow]:
     try:
         names = pq.read_schema(path).names
         wanted = [name for name in (source.id, *source.text, source.label) if name in names]
@@ -26,7 +26,7 @@ def read_parquet(path: Path, source: Source, labelled: bool) -> Iterator[Record]
     return records_of(str(path), table, source, labelled, names)
 
 
-def read_arrow(path: Path, source: Source, labelled: bool) -> Iterator[Record]:
+def read_arrow(path: Path, source: Source, labelled: bool) -> Iterator[RawRow]:
     return records_of(str(path), open_arrow(path), source, labelled)
 
 
@@ -47,7 +47,7 @@ def open_arrow(path: Path) -> pa.Table:
     return table
 
 
-def read_hub(source: Source, split: str, labelled: bool) -> Iterator[Record]:
+def read_hub(source: Source, split: str, labelled: bool) -> Iterator[RawRow]:
     """A data set of the Hugging Face Hub, by name (or any that `datasets` can load)."""
     where = f"{source.dataset} ({source.config or 'default'}), split {source.files[split]}"
     try:
@@ -69,7 +69,7 @@ def read_hub(source: Source, split: str, labelled: bool) -> Iterator[Record]:
 
 def records_of(
     where: str, table: pa.Table, source: Source, labelled: bool, names: list[str] | None = None
-) -> Iterator[Record]:
+) -> Iterator[RawRow]:
     header = names or table.column_names
     wanted = [*source.text, *([source.label] if labelled else [])]
     faults = [missing_column(name, header) for name in wanted if name not in header]
@@ -90,7 +90,7 @@ def records_of(
     ids = _python(where, table, source.id)
     for row in range(len(table)):
         found = ids[row]
-        yield Record(
+        yield RawRow(
             row + 1,
             None if found is None else str(found),
             tuple(text[row] for text in texts),

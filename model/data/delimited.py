@@ -1,4 +1,4 @@
-"""Tab-separated text: CS224N's files (csv quoting) and GLUE's (none), each with a header.
+"""Tab-separated text: CS224N's files (csv quoting) and GLUE's (none), with a header or without.
 
 Bytes are split into lines first and each line is parsed by itself: an unbalanced quote, a
 broken character or a stray tab damages its own row and no other.
@@ -6,22 +6,25 @@ broken character or a stray tab damages its own row and no other.
 
 from __future__ import annotations
 
+import codecs
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from model.data.rows import Record
+from model.data.rows import RawRow
 from model.errors import InputError, suggest
 from model.tasks import Source
 
 Fields = Callable[[str], list[str]]
+FIRST_ROWS = 1000  # that tell how many columns a file without a header has
 
 
-def read_cs224n(path: Path, source: Source, labelled: bool) -> Iterator[Record]:
+def read_cs224n(path: Path, source: Source, labelled: bool) -> Iterator[RawRow]:
     return _records(path, source, labelled, _quoted, _cs224n_id)
 
 
-def read_glue(path: Path, source: Source, labelled: bool) -> Iterator[Record]:
+def read_glue(path: Path, source: Source, labelled: bool) -> Iterator[RawRow]:
     return _records(path, source, labelled, lambda line: line.split("\t"), str)
 
 
@@ -35,26 +38,29 @@ def _cs224n_id(text: str) -> str:
 
 def _records(
     path: Path, source: Source, labelled: bool, fields: Fields, name: Callable[[str], str]
-) -> Iterator[Record]:
-    lines = path.read_bytes().split(b"\n")
+) -> Iterator[RawRow]:
+    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     while lines and not lines[-1].strip(b"\r"):
         del lines[-1]
-    header = _header(path, lines, fields)
+    if source.header:
+        header, lines = _header(path, lines, fields), lines[1:]
+    else:
+        header = _numbers(path, lines, fields)
     identity, texts, label = _places(path, header, source, labelled)
-    for number, raw in enumerate(lines[1:], 1):
+    for number, raw in enumerate(lines, 1):
         try:
             line = raw.removesuffix(b"\r").decode("utf-8")
             row = fields(line)
         except UnicodeDecodeError:
-            yield Record(number, None, (), None, "not UTF-8 text")
+            yield RawRow(number, None, (), None, "not UTF-8 text")
             continue
         except csv.Error as error:
-            yield Record(number, None, (), None, f"cannot be parsed ({error})")
+            yield RawRow(number, None, (), None, f"cannot be parsed ({error})")
             continue
-        if damage := _damage(line, row, header):
-            yield Record(number, None, (), None, damage)
+        if damage := _damage(line, row, header, source.header):
+            yield RawRow(number, None, (), None, damage)
             continue
-        yield Record(
+        yield RawRow(
             number,
             None if identity is None else name(row[identity]),
             tuple(row[place] for place in texts),
@@ -66,12 +72,25 @@ def _header(path: Path, lines: list[bytes], fields: Fields) -> list[str]:
     if not lines or not lines[0].strip():
         raise InputError(str(path), ["is empty; it needs a header line and rows"])
     try:
-        header = fields(lines[0].removesuffix(b"\r").decode("utf-8-sig"))
+        header = fields(lines[0].removesuffix(b"\r").decode("utf-8"))
     except UnicodeDecodeError:
         raise InputError(str(path), ["is not UTF-8 text; save it as UTF-8"]) from None
     except csv.Error as error:
         raise InputError(str(path), [f"its header cannot be parsed ({error})"]) from None
     return [column.strip() for column in header]
+
+
+def _numbers(path: Path, lines: list[bytes], fields: Fields) -> list[str]:
+    """The columns of a file without a header: 1, 2, ..., as many as most of its rows have."""
+    widths: Counter[int] = Counter()
+    for raw in lines[:FIRST_ROWS]:
+        try:
+            widths[len(fields(raw.removesuffix(b"\r").decode("utf-8")))] += 1
+        except (UnicodeDecodeError, csv.Error):
+            continue  # told as damage when its turn comes
+    if not widths:
+        raise InputError(str(path), ["holds no rows of UTF-8 text; is this the right file?"])
+    return [str(number) for number in range(1, widths.most_common(1)[0][0] + 1)]
 
 
 def _places(
@@ -81,13 +100,19 @@ def _places(
     faults = []
     wanted = [*source.text, *([source.label] if labelled else [])]
     for column in wanted:
-        if column not in header:
+        if column not in header and not source.header:
+            faults.append(f"has no column {column}: its rows have {len(header)} fields")
+        elif column not in header:
             faults.append(missing_column(column, header))
         elif header.count(column) > 1:
             faults.append(f"column '{column}' stands in the header more than once; rename one")
     if faults:
         if len(header) == 1:
-            faults.append("the header is a single column; fields must be separated by tabs")
+            what = "the header is a single column" if source.header else "a row is a single field"
+            faults.append(f"{what}; fields must be separated by tabs")
+        elif source.header and not {*wanted} & {*header}:
+            remedy = "say 'header: false' and give the columns by number"
+            faults.append(f"if the file has no header line, {remedy}")
         raise InputError(str(path), faults)
     return (
         header.index(source.id) if source.id in header else None,
@@ -101,10 +126,13 @@ def missing_column(column: str, header: list[str]) -> str:
     return f"has no column '{column}', which the task names under columns; {suggest(column, names)}"
 
 
-def _damage(line: str, row: list[str], header: list[str]) -> str:
+def _damage(line: str, row: list[str], header: list[str], named: bool) -> str:
     if len(row) < len(header):
         quote = ", with an unbalanced quote" if line.count('"') % 2 else ""
         return f"cut short: {len(row)} of {len(header)} fields{quote}"
     if any(field.strip() for field in row[len(header) :]):
-        return f"{len(row)} fields under a header of {len(header)}; a stray tab?"
+        where = (
+            f"under a header of {len(header)}" if named else f"where most rows have {len(header)}"
+        )
+        return f"{len(row)} fields {where}; a stray tab?"
     return ""

@@ -103,7 +103,9 @@ def _labels(task: Task, split: Split) -> str:
         shares = f"{len(values)} classes, {rarest:.1%} to {commonest:.1%} each"
     else:
         pairs = zip(values, counts / len(known), strict=True)
-        shares = "  ".join(f"{value:g}: {share:.1%}" for value, share in pairs)
+        shares = "  ".join(
+            f"{task.source.label_name(value)}: {share:.1%}" for value, share in pairs
+        )
     return shares + missing
 
 

@@ -2,13 +2,15 @@
 
 A row that says nothing usable (no label where one is needed, cut short) is damage: skipped,
 counted and named. A row that says something wrong (a label out of range, or not a number) is
-an error, because it means that the task file and the data disagree.
+an error, because it means that the task file and the data disagree. Where the task file lists
+`labels`, text is a name of that list and becomes its place; numbers of columnar sources (the
+Hub's class labels) stay as they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,9 +30,10 @@ SCHEMA = pa.schema(
     ]
 )
 MOST_NAMED = 10  # faults of one kind that are told one by one
+NAMES_SHOWN = 8  # labels in one line of an error
 
 
-class Record(NamedTuple):
+class RawRow(NamedTuple):
     """A row as its source gives it; `damage` says what makes it unreadable, if anything does."""
 
     number: int  # from 1, the header not counted
@@ -55,7 +58,7 @@ def labels_of(table: pa.Table) -> NDArray[np.float64]:
 
 
 def build_split(
-    records: Iterable[Record],
+    records: Iterable[RawRow],
     task: Task,
     *,
     where: str,
@@ -90,7 +93,7 @@ def build_split(
     return Split(pa.table(columns, schema=SCHEMA), tuple(damaged))
 
 
-def _missing(record: Record, label: float | None, labelled: bool) -> str:
+def _missing(record: RawRow, label: float | None, labelled: bool) -> str:
     if None in record.texts:
         return f"no sentence {record.texts.index(None) + 1}"
     if not labelled:  # a row to predict is predicted, even one without words
@@ -113,37 +116,40 @@ class _Wrong:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self.places = {name: float(place) for place, name in enumerate(task.source.labels)}
         self.faults: list[str] = []
-        self.names: list[str] = []  # labels that are words
+        self.names: list[str] = []  # labels that are words, and not ones the task knows
         self.count = 0
 
     def __bool__(self) -> bool:
         return self.count > 0
 
-    def label(self, record: Record) -> float | None:
+    def label(self, record: RawRow) -> float | None:
         value = record.label
         if isinstance(value, str):
             value = value.strip()
         if record.damage or value is None or value == "":
             return None
-        try:
-            if isinstance(value, str) and "_" in value:
-                raise ValueError  # Python reads 1_0 as ten
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            text = str(value)[:30]
-            if text not in self.names and len(self.names) < 8:
-                self.names.append(text)
-            self._note(f"row {record.number}: label '{text}' is not a number")
+        if isinstance(value, str) and value in self.places:
+            return self.places[value]
+        number = _number(value)
+        if number is None or (self.places and isinstance(value, str) and not math.isnan(number)):
+            self._unknown(record, str(value)[:30])
             return 0.0  # told already; the row must not count as damaged too
         return None if math.isnan(number) else number
 
-    def check_range(self, record: Record, label: float) -> None:
+    def check_range(self, record: RawRow, label: float) -> None:
         task, what = self.task, f"row {record.number}: label {label:g}"
         if not task.low <= label <= task.high:
             self._note(f"{what} is outside {task.low:g} to {task.high:g}, the range of {task.name}")
         elif task.kind != "regression" and label != int(label):
             self._note(f"{what} is not a whole number, as {task.name} ({task.kind}) needs")
+
+    def _unknown(self, record: RawRow, text: str) -> None:
+        if text not in self.names and len(self.names) < NAMES_SHOWN:
+            self.names.append(text)
+        what = "one of the task's labels" if self.places else "a number"
+        self._note(f"row {record.number}: label '{text}' is not {what}")
 
     def _note(self, fault: str) -> None:
         self.count += 1
@@ -154,15 +160,35 @@ class _Wrong:
         told = list(self.faults)
         if self.count > MOST_NAMED:
             told.append(f"and {self.count - MOST_NAMED:,} more rows")
-        if self.names:
-            found = ", ".join(f"'{name}'" for name in self.names)
-            told.append(
-                f"labels must be numbers, class names are not supported (found {found}); "
-                "number the classes from 0, or check which column is the label"
+        return [*told, self._remedy()]
+
+    def _remedy(self) -> str:
+        task = self.task
+        if not self.names:
+            kind = {"classes": f"classes: {task.classes}", "binary": "binary: true"}.get(
+                task.kind, f"regression: [{task.low:g}, {task.high:g}]"
             )
-        else:
-            kind = {"classes": f"classes: {self.task.classes}", "binary": "binary: true"}.get(
-                self.task.kind, f"regression: [{self.task.low:g}, {self.task.high:g}]"
-            )
-            told.append(f"the task says '{kind}'; correct it, the label column or the rows")
-        return told
+            return f"the task says '{kind}'; correct it, the label column or the rows"
+        found = _listed(sorted(self.names))
+        if self.places:
+            known = _listed(task.source.labels)
+            return f"the task file says 'labels: [{known}]'; correct it, or the rows"
+        if task.kind == "regression":
+            return f"a regression needs numbers (found {found}); check which column is the label"
+        more = ", ..." if len(self.names) < task.classes else ""
+        return (
+            "if these are the names of the classes, list them in the task file in the order of "
+            f"their numbers, as in 'labels: [{found}{more}]'; else check which column is the label"
+        )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        # Python reads 1_0 as ten.
+        return None if isinstance(value, str) and "_" in value else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")

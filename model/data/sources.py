@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
 from model.data.clean import CLEAN
-from model.data.columnar import (
-    first_line,
-    open_arrow,
-    read_arrow,
-    read_hub,
-    read_parquet,
-    records_of,
-)
+from model.data.columnar import first_line, read_arrow, read_hub, read_parquet, records_of
 from model.data.delimited import read_cs224n, read_glue
-from model.data.rows import Record, Split, build_split
+from model.data.imported import imported_path, is_file, open_imported, state_of, write_split
+from model.data.rows import RawRow, Split, build_split
 from model.data.sample import sample_split
 from model.errors import InputError, suggest
-from model.files import write_whole
 from model.tasks import SPLITS, Source, Task
 
-Reader = Callable[[Path, Source, bool], Iterator[Record]]
+Reader = Callable[[Path, Source, bool], Iterator[RawRow]]
 READERS: dict[str, Reader] = {
     "cs224n": read_cs224n,
     "glue": read_glue,
     "parquet": read_parquet,
     "arrow": read_arrow,
 }
-# What an imported file was made from, and which rows were left out, travel in its metadata.
-SOURCE, DAMAGED = b"stockpot.source", b"stockpot.damaged"
 
 
 def load_split(task: Task, split: str, data_dir: Path | None) -> Split:
@@ -74,7 +62,7 @@ def load_augmentation(task: Task, path: Path) -> Split:
         fault = f"must be a .parquet or .arrow file: task {task.name} is of format {form}"
         raise InputError(str(path), [fault])
     source = task.source
-    if form == "arrow":
+    if form == "arrow" or (form == "parquet" and not source.header):  # no names of its own
         text = ("sentence1", "sentence2")[: len(source.text)]
         source = replace(source, id="id", text=text, label="label")
     require_file(path)
@@ -104,22 +92,34 @@ def read_sentences(path: Path) -> list[str]:
     return sentences
 
 
-def imported_path(task: Task, split: str, folder: Path) -> Path:
-    return Path(folder) / f"{task.name}-{split}.arrow"
+def import_split(task: Task, split: str, data_dir: Path | None, path: Path) -> Split:
+    """Read the source and write `path` from it."""
+    # Before the reading: a file that changes meanwhile is then refused later, not trusted.
+    made_from = state_of(_file_of(task, split, data_dir))
+    loaded = load_source(task, split, data_dir)
+    write_split(task.source, loaded, path, made_from)
+    return loaded
 
 
-def write_split(task: Task, split: Split, path: Path) -> None:
-    """Write what `load_split` will read instead of the source; whole or not at all."""
-    notes = {SOURCE: _fingerprint(task.source), DAMAGED: json.dumps(split.damaged).encode()}
-    table = split.table.replace_schema_metadata(notes)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, sink.getvalue().to_pybytes())
-    except OSError as error:
-        raise InputError(str(path), [f"cannot be written: {first_line(error)}"]) from None
+def absent_files(
+    tasks: Iterable[Task],
+    data_dir: Path | None,
+    splits: Sequence[str] = SPLITS,
+    *,
+    imported: bool = True,
+) -> dict[tuple[str, str], str]:
+    """By task and split the files that are named but not there, nor imported if that counts."""
+    absent: dict[tuple[str, str], str] = {}
+    for task in tasks:
+        if task.source.format in ("hub", "sample"):
+            continue
+        for split in splits:
+            if (name := task.source.files.get(split)) is None:
+                continue
+            known = imported and data_dir and imported_path(task, split, data_dir).is_file()
+            if not known and not (data_dir and is_file(Path(data_dir) / name)):
+                absent[task.name, split] = name
+    return absent
 
 
 def require_data(
@@ -130,16 +130,8 @@ def require_data(
     imported: bool = True,
 ) -> None:
     """Name every missing file of these tasks at once, before anything is read."""
-    missing: list[str] = []
-    for task in tasks:
-        if task.source.format in ("hub", "sample"):
-            continue
-        for split in splits:
-            if (name := task.source.files.get(split)) is None:
-                continue
-            known = imported and data_dir and imported_path(task, split, data_dir).is_file()
-            if not known and not (data_dir and _is_file(Path(data_dir) / name)):
-                missing.append(f"{task.name}: {name}")
+    absent = absent_files(tasks, data_dir, splits, imported=imported)
+    missing = [f"{task}: {name}" for (task, _), name in absent.items()]
     if missing and data_dir is None:
         raise InputError("--data", [f"name the folder of these files: {', '.join(missing)}"])
     if missing and data_dir is not None:
@@ -149,20 +141,13 @@ def require_data(
 
 def require_file(path: Path) -> None:
     """Explain a missing file by what is there."""
-    if not _is_file(path):
+    if not is_file(path):
         raise InputError(str(path), ["no such file", _held(path.parent)])
     try:
         with open(path, "rb"):
             pass
     except OSError as error:
         raise InputError(str(path), [f"cannot be read: {first_line(error)}"]) from None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name too long, or with a NUL in it
-        return False
 
 
 def _held(folder: Path) -> str:
@@ -177,7 +162,7 @@ def _held(folder: Path) -> str:
     return f"{folder} {held}; {remedy}"
 
 
-def _build(task: Task, split: str, records: Iterator[Record], *, where: str, name: str) -> Split:
+def _build(task: Task, split: str, records: Iterator[RawRow], *, where: str, name: str) -> Split:
     return build_split(
         records,
         task,
@@ -194,7 +179,7 @@ def _sample(task: Task, split: str) -> Split:
     rows = sample_split(task.name, split)
     width = len(task.source.text)
     records = (
-        Record(number, row.id, (row.sentence1, row.sentence2)[:width], row.label)
+        RawRow(number, row.id, (row.sentence1, row.sentence2)[:width], row.label)
         for number, row in enumerate(rows, 1)
     )
     return _build(task, split, records, where=f"sample {task.name} {split}", name="sample")
@@ -202,26 +187,17 @@ def _sample(task: Task, split: str) -> Split:
 
 def _read_imported(task: Task, split: str, path: Path) -> Split:
     require_file(path)
-    table = open_arrow(path)
-    notes = table.schema.metadata or {}
-    made_from = notes.get(SOURCE)
-    if made_from is not None and made_from != _fingerprint(task.source):
-        fault = "was imported with other settings (format, files, columns or cleaning)"
-        raise InputError(str(path), [f"{fault}; import it again, or remove it"])
+    table, damaged = open_imported(task.source, path, _file_of(task, split, path.parent))
     text = ("sentence1", "sentence2")[: len(task.source.text)]
     source = replace(task.source, format="arrow", id="id", text=text, label="label", clean="none")
     records = records_of(str(path), table, source, split != "test")
     checked = _build(replace(task, source=source), split, records, where=str(path), name=path.name)
-    return Split(checked.table, (*_damaged(notes.get(DAMAGED)), *checked.damaged))
+    return Split(checked.table, (*damaged, *checked.damaged))
 
 
-def _damaged(note: bytes | None) -> list[str]:
-    try:
-        lines = json.loads(note or b"[]")
-    except ValueError:
-        return []
-    return [str(line) for line in lines] if isinstance(lines, list) else []
-
-
-def _fingerprint(source: Source) -> bytes:
-    return json.dumps(asdict(source), sort_keys=True).encode()
+def _file_of(task: Task, split: str, folder: Path | None) -> Path | None:
+    """The file that a split comes from; None where it comes from elsewhere."""
+    name = task.source.files.get(split)
+    if folder is None or name is None or task.source.format in ("hub", "sample"):
+        return None
+    return Path(folder) / name

@@ -263,17 +263,20 @@ def test_pruning_twice_changes_nothing(tmp_path: Path) -> None:
 def test_leftovers_are_cleaned_and_the_rest_stays(tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints"
     place = save(checkpoints, 100)
-    for name in (".step-00000200.ab.tmp", ".step-00000050.cd.old"):
+    for name in (".step-00000200.00ab00ab.tmp", ".step-00000050.00cd00cd.old"):
         (checkpoints / name / "model").mkdir(parents=True)
         (checkpoints / name / "model" / ".half.tmp").write_text("x")
-    (place / ".state.ef.old").mkdir()
-    (tmp_path / ".metrics.jsonl.12.tmp").write_text("x")
+    (place / ".state.00ef00ef.old").mkdir()
+    (tmp_path / ".metrics.jsonl.12121212.tmp").write_text("x")
+    (tmp_path / ".emacs.old").mkdir()
     (tmp_path / ".keep").write_text("x")
     (tmp_path / "a.tmp").write_text("x")
     clean_leftovers(tmp_path)
     left = sorted(item.relative_to(tmp_path).as_posix() for item in tmp_path.rglob("*"))
     inside = [f"checkpoints/step-00000100/{name}" for name in (MANIFEST, "model", "state", *FILES)]
-    assert left == sorted([".keep", "a.tmp", "checkpoints", "checkpoints/step-00000100", *inside])
+    assert left == sorted(
+        [".emacs.old", ".keep", "a.tmp", "checkpoints", "checkpoints/step-00000100", *inside]
+    )
     assert latest(checkpoints) == (100, [])
     clean_leftovers(tmp_path / "none")
 

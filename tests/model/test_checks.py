@@ -127,21 +127,22 @@ MALFORMED: list[tuple[dict[Any, Any], str]] = [
         "'loss.para' is binary_cross_entropy, which needs one logit; set head.binary_logits: 1",
     ),
     (
-        {"loss.para": "cross_entropy"},
-        "'loss.para' is cross_entropy, which needs two logits; set head.binary_logits: 2",
+        {"optim.layer_scale.beta": 2},
+        "'optim.layer_scale' has a scale but no layers; name each task's own in .layers",
     ),
+    ({"loss.weights": [0, 0, 0]}, "'loss.weights' are all 0, so nothing would be trained"),
     (
-        {"loss.para": "dual_objective"},
-        "'loss.para' is dual_objective, which needs two logits; set head.binary_logits: 2",
+        {"surgery": "pcgrad", "encoder.frozen": True},
+        "'surgery' is for shared weights, but encoder.frozen leaves none; set surgery: none",
     ),
     (
         {"pair.encoding": {"sst": "cross"}},
         "'pair.encoding.sst': sst has one sentence and needs no encoding; remove it",
     ),
     (
-        {"pair.encoding": "cosine", "head.binary_logits": 2},
-        "'pair.encoding' cosine gives para one logit, but head.binary_logits is 2; "
-        "set head.binary_logits: 1, or pair.encoding.para: cross",
+        {"pair.encoding": "cosine", "loss.para": "cross_entropy"},
+        "'pair.encoding' cosine gives para one logit, but cross_entropy needs two; "
+        "set pair.encoding.para: cross, or another loss",
     ),
     (
         {"surgery": "pcgrad", "schedule.name": "annealed"},
@@ -220,10 +221,12 @@ def test_a_task_named_like_a_setting_does_not_hide_it(name: str) -> None:
     assert config.to_flat()[f"loss.{name}"] == value and not config.loss.by_task
 
 
-def test_a_default_loss_that_needs_two_logits_is_told_too() -> None:
+def test_the_loss_decides_how_many_logits_a_binary_task_has() -> None:
     tasks = TaskSet("one", "", (replace(CS224N["para"], loss="dual_objective"),))
-    (fault,) = faults_of({}, tasks)
-    assert "set head.binary_logits: 2" in fault
-    assert parse_settings({"head.binary_logits": 2}, tasks).loss_of(tasks["para"]) == (
-        "dual_objective"
-    )
+    assert parse_settings({}, tasks).logits_of(tasks["para"]) == 2
+    para = CS224N["para"]
+    assert parse_settings({}, CS224N).logits_of(para) == 1
+    assert parse_settings({"loss.para": "cross_entropy"}, CS224N).logits_of(para) == 2
+    assert parse_settings({"head.binary_logits": 2}, CS224N).logits_of(para) == 2
+    cosine = {"head.binary_logits": 2, "pair.encoding": "cosine"}
+    assert parse_settings(cosine, CS224N).logits_of(para) == 1

@@ -119,12 +119,6 @@ def test_masks_are_drawn_anew_only_for_the_published_variant_unless_said() -> No
     assert shared(variant="published", masks="shared") and not shared(variant="ball", masks="anew")
 
 
-def test_smart_applies_to_all_tasks_unless_some_are_named() -> None:
-    assert RunConfig().smart_tasks(CS224N) == ("sst", "para", "sts")
-    config = parse_settings({"smart.tasks": ["sts"]}, CS224N)
-    assert config.smart_tasks(CS224N) == ("sts",)
-
-
 # Layers
 
 

@@ -16,7 +16,6 @@ from transformers import AutoModel, AutoTokenizer
 from model import encoder as module
 from model.encoder import (
     MINILM_SHA256,
-    Suits,
     attention_dropout,
     choose_trained,
     hidden_dropout,
@@ -28,7 +27,6 @@ from model.encoder import (
     pool,
     quiet_transformers,
     set_dropouts,
-    suits,
     tiny_tokenizer,
 )
 from model.errors import InputError
@@ -206,33 +204,6 @@ def test_the_pooler_is_the_encoders_own_and_missed_where_there_is_none() -> None
     output.pooler_output = None
     fault = fault_of(lambda: pool("pooler", output, mask), "encoder.pooling")
     assert fault == "this encoder has no pooler; choose cls or mean"
-
-
-# --- what suits ---------------------------------------------------------------------------------
-
-
-def test_what_suits_an_encoder(tmp_path: Path) -> None:
-    assert suits("minilm") == Suits("mean", 2e-4)
-    assert suits("tiny").pooling == "mean"
-    assert suits("bert-base-uncased") == Suits("cls", 2e-5)
-    assert suits(str(tmp_path / "none")) == Suits("cls", 2e-5)
-    folder = tmp_path / "sentences" / "1_Pooling"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    assert suits(str(folder.parent)).pooling == "mean"
-    (folder / "config.json").write_text('{"pooling_mode_cls_token": true}')
-    assert suits(str(folder.parent)).pooling == "cls"
-    (tmp_path / "stockpot.json").write_text('{"pooling": "pooler"}')
-    assert suits(str(tmp_path)).pooling == "pooler"
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"), [("{", "cannot be read as JSON"), ("[1]", "is not a JSON object")]
-)
-def test_a_damaged_description_is_told(tmp_path: Path, text: str, fault: str) -> None:
-    path = tmp_path / "stockpot.json"
-    path.write_text(text)
-    assert fault_of(lambda: suits(str(tmp_path)), str(path)).startswith(fault)
 
 
 # --- folders and Hub ids ------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def test_checking_a_config_needs_no_torch(statement: str) -> None:
 
 
 def test_training_imports_neither_ray_nor_optuna() -> None:
-    loaded = modules_after("import model.train, model.command")
+    loaded = modules_after("import model.train, model.run, model.command")
     assert "torch" in loaded
     assert loaded & {"ray", "optuna", "tuner", "datasets", "sklearn", "torchjd"} == set()
 

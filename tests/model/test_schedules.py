@@ -135,14 +135,25 @@ def test_drawn_epochs_have_their_length_and_a_cut_one_begins_alike(name: str) ->
     assert len(whole) == 20
     assert len(tasks(name, replace(PLAN, epoch_steps=7))) == 14
     assert whole[:10] != whole[10:], "every epoch has its own draws"
-    # 1.5 epochs are still two epochs to the annealing, so the draws agree.
-    assert tasks(name, replace(PLAN, epochs=1.5)) == whole[:15]
+    assert len(tasks(name, replace(PLAN, epochs=1.5))) == 15
+    if name == "uniform":
+        assert tasks(name, replace(PLAN, epochs=1.5)) == whole[:15]
     assert tasks(name, replace(PLAN, seed=1)) != whole
 
 
 def test_uniform_draws_each_task_equally_often() -> None:
     counts = Counter(tasks("uniform", replace(PLAN, epoch_steps=15_000)))
     assert all(abs(count - 10_000) < 400 for count in counts.values())  # five sigma
+
+
+def test_annealing_happens_within_one_epoch_too() -> None:
+    """A short trial is less than an epoch; it must not be all proportional to size."""
+    plan = Plan(rows=(1_000, 100_000), batches=(600, 60_000), epochs=0.1)
+    drawn = tasks("annealed", plan)
+    third = len(drawn) // 3
+    first, last = drawn[:third].count(0), drawn[-third:].count(0)
+    assert last > 4 * first > 0
+    assert len(drawn) == pytest.approx(6_060, abs=10)
 
 
 def test_annealed_probabilities_by_hand() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
+from model import scores as module
 from model.scores import (
     METRICS,
     RESAMPLES,
     Array,
+    Confusion,
     Scored,
-    confusion_matrix,
     interval,
     majority_baseline,
     measure,
@@ -102,9 +104,15 @@ def test_a_dev_set_of_one_class() -> None:
     assert set(replicates("accuracy", ones, ones, 3)) == {1.0}
 
 
-def test_the_confusion_matrix_has_labels_in_rows() -> None:
-    found = confusion_matrix(floats([0, 0, 2, 1]), floats([0, 1, 2, 2]), 3)
-    assert found.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 1]]
+def test_only_occupied_cells_are_kept() -> None:
+    found = Confusion.of(floats([0, 0, 2, 1, 0]), floats([0, 1, 2, 2, 1]), 3)
+    cells = zip(found.true, found.predicted, found.counts, strict=True)
+    assert [tuple(map(int, cell)) for cell in cells] == [
+        (0, 0, 1),
+        (0, 1, 2),
+        (1, 2, 1),
+        (2, 2, 1),
+    ]
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -149,6 +157,36 @@ def test_drawing_cells_is_drawing_rows(metric: str) -> None:
     for share in (0.025, 0.25, 0.5, 0.75, 0.975):
         at = np.quantile(by_rows, share)
         assert np.quantile(by_cells, share) == pytest.approx(at, abs=0.3 * spread)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1", "f1"])
+def test_blocks_do_not_change_what_is_drawn(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    labels, predictions = rng.integers(2, size=(2, 60)).astype(np.float64)
+    whole = replicates(metric, labels, predictions, 2)
+    monkeypatch.setattr(module, "BLOCK", 4 * 7)  # seven resamples of four cells at a time
+    assert np.array_equal(replicates(metric, labels, predictions, 2), whole)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
+def test_many_classes_need_little_memory(metric: str) -> None:
+    rng = np.random.default_rng(5)
+    labels, others = rng.integers(100_000, size=(2, 500)).astype(np.float64)
+    predictions = np.where(rng.random(500) < 0.6, labels, others)
+    tracemalloc.start()
+    value = measure(metric, labels, predictions, 100_000)
+    draws = replicates(metric, labels, predictions, 100_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6  # the whole matrix would be 80 GB
+    if metric == "accuracy":
+        assert value == np.mean(labels == predictions)
+        share = np.sqrt(value * (1 - value) / 500)  # of a binomial
+        assert draws.mean() == pytest.approx(value, abs=share / 5)
+        assert draws.std() == pytest.approx(share, rel=0.1)
+    else:
+        expected = f1_score(labels, predictions, average="macro", zero_division=0)
+        assert value == pytest.approx(expected)
 
 
 def test_blocks_do_not_change_how_a_correlation_is_resampled(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from model import tasks as tasks_module
 from model.errors import InputError
 from model.files import Document
 from model.tasks import (
@@ -31,6 +33,7 @@ tasks:
     files: {train: a.tsv, dev: b.tsv}
     columns: {text: sentence, label: label}
 """
+COLUMNS = "columns: {text: sentence, label: label}"
 
 
 def load(tmp_path: Path, text: str) -> TaskSet:
@@ -120,6 +123,32 @@ def test_hub_tasks_name_a_data_set(tmp_path: Path) -> None:
     assert dict(source.files) == {"train": "train", "dev": "validation"}
 
 
+def test_classes_may_have_names(tmp_path: Path) -> None:
+    source = load(tmp_path, GOOD + "    labels: [bad, ' so so ', good]\n")["mood"].source
+    assert source.labels == ("bad", "so so", "good")
+    assert [source.label_name(n) for n in (0.0, 2.0)] == ["bad", "good"]
+    text = GOOD.replace("classes: 3", "binary: true") + "    labels: ['no', 'yes']\n"
+    assert load(tmp_path, text)["mood"].source.labels == ("no", "yes")
+    plain = load(tmp_path, GOOD)["mood"].source
+    assert plain.labels == () and plain.label_name(2.0) == "2"
+
+
+def test_columns_of_a_file_without_a_header_go_by_number(tmp_path: Path) -> None:
+    text = GOOD.replace(COLUMNS, "columns: {id: 1, text: [4, 3], label: 2}\n    header: false")
+    task = load(tmp_path, text)["mood"]
+    assert not task.source.header and task.pair
+    assert (task.source.id, task.source.text, task.source.label) == ("1", ("4", "3"), "2")
+    assert load(tmp_path, GOOD + "    header: true\n")["mood"].source.header
+
+
+def test_the_page_on_data_knows_every_key_and_its_example_loads(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2].joinpath("docs/data.md").read_text("utf-8")
+    names = [*tasks_module.KEYS, *FORMATS, *CLEANING, *LOSSES, *METRICS]
+    assert [name for name in names if not re.search(rf"`{name}[`:]", page)] == []
+    example = page.split("```yaml\n")[1].split("```")[0]
+    assert load(tmp_path, example).names == ("nli", "fine")
+
+
 def test_an_unknown_set_or_task_is_told_with_the_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'sample'"):
         load_task_set("sampel")
@@ -139,7 +168,7 @@ BAD = [
     ("classes: 3", "classes: 3.0", "'classes' must be a whole number from 2 to 100,000"),
     ("classes: 3", "classes: true", "'classes' must be a whole number"),
     ("classes: 3", f"classes: 0x{'f' * 5000}", "'classes' must be a whole number"),
-    ("classes: 3", "binary: false", "'binary' must be true, but is False"),
+    ("classes: 3", "binary: false", "'binary' must be true, but is false"),
     ("classes: 3", "regression: [5, 0]", "two numbers with low < high, but is [5, 0]"),
     ("classes: 3", "regression: [0, .inf]", "two numbers with low < high"),
     ("classes: 3", "regression: [0, 1, 2]", "two numbers with low < high"),
@@ -158,7 +187,7 @@ BAD = [
         "classes: 3\n    clean: shiny",
         "line 5: mood: 'clean' is 'shiny'; known: lower",
     ),
-    ("classes: 3", "classes: 3\n    clean: ~", "'clean' must be text, but is empty"),
+    ("classes: 3", "classes: 3\n    clean: ~", "'clean' must be text, but is null"),
     ("classes: 3", "classes: 3\n    1: 2", "line 5: mood: '1' is not a setting; known:"),
     ("classes: 3", "classes: 3\n    ~: 2", "'None' is not a setting"),
     ("classes: 3", "classes: 3\n    classes: 4", "line 5: 'classes' is given twice"),
@@ -178,7 +207,38 @@ BAD = [
     ("text: sentence", "text: [a, b, c]", "'text' must be a column's name, or two of them"),
     ("text: sentence", "text: [a, 2]", "but is ['a', 2]"),
     ("text: sentence", "text: label", "one column is named twice"),
-    ("text: sentence", "id: [x], text: sentence", "'id' must be text, but is ['x']"),
+    ("text: sentence", "id: [x], text: sentence", "'id' must be a column's name, but is ['x']"),
+    ("text: sentence", "text: 4", "but is 4; columns go by number only with 'header: false'"),
+    ("label: label", "label: 2", "but is 2; columns go by number only with 'header: false'"),
+    ("classes: 3", "classes: 3\n    header: 0", "line 5: mood: 'header' must be true or false"),
+    ("format: glue", "format: parquet\n    header: false", "'header' does not go with format parq"),
+    (
+        COLUMNS,
+        "columns: {text: a, label: 2}\n    header: false",
+        "'text' must be a column's number",
+    ),
+    (COLUMNS, "columns: {text: 0, label: 2}\n    header: false", "from 1, as there is no header"),
+    (COLUMNS, "columns: {text: 1, label: true}\n    header: false", "'label' must be a column's"),
+    (COLUMNS, "columns: {text: [1, 2], label: 2}\n    header: false", "one column is named twice"),
+    (COLUMNS, f"columns: {{text: 0x{'f' * 5000}, label: 2}}\n    header: false", "column's number"),
+    (
+        "classes: 3",
+        "classes: 3\n    labels: [a, b]",
+        "line 5: mood: 'labels' has 2 names, and there",
+    ),
+    ("classes: 3", "classes: 3\n    labels: [a, b, a]", "'labels' holds one name twice"),
+    ("classes: 3", "classes: 3\n    labels: a", "'labels' must be a list of names, but is 'a'"),
+    ("classes: 3", "classes: 3\n    labels: ~", "'labels' must be a list of names, but is null"),
+    (
+        "classes: 3",
+        "classes: 3\n    labels: [a, b, no]",
+        "'labels' holds false; each must be a word",
+    ),
+    ("classes: 3", "classes: 3\n    labels: [a, b, 2]", "'labels' holds 2; each must be a word"),
+    ("classes: 3", "classes: 3\n    labels: [a, b, '2']", "in quotes where YAML reads it as some"),
+    ("classes: 3", "classes: 3\n    labels: [a, b, ' ']", "'labels' holds ' '; each must be"),
+    ("classes: 3", "binary: true\n    labels: [a, b, c]", "'labels' has 3 names, and there are 2"),
+    ("classes: 3", "regression: [0, 1]\n    labels: [a]", "a regression has none; remove it"),
     ("mood:", "2mood:", "line 3: '2mood' is not a task name; use a letter, then"),
     ("mood:", "a-b:", "'a-b' is not a task name"),
     ("mood:", f"{'m' * 33}:", "is not a task name"),
@@ -192,7 +252,7 @@ BAD = [
     (GOOD, "tasks: {}", "line 1: there are no tasks; name at least one"),
     (GOOD, "tasks: [mood]", "'tasks' must be a mapping from each task's name"),
     (GOOD, "tasks: {mood: 3}", "mood: must be a mapping of settings, but is 3"),
-    (GOOD, "tasks: {mood: }", "mood: must be a mapping of settings, but is empty"),
+    (GOOD, "tasks: {mood: }", "mood: must be a mapping of settings, but is null"),
     (GOOD, "[1, 2]", "must be a mapping of keys to values, but is a list"),
     (GOOD, "tasks: !!int ''", "not valid YAML"),
     (GOOD, "tasks: &x {mood: *x}", "mood: has no kind"),
@@ -227,8 +287,8 @@ def test_all_faults_of_a_file_are_told_at_once(tmp_path: Path) -> None:
 ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | st.text(max_size=8)
 WORDS = st.sampled_from([*FORMATS, *CLEANING, *LOSSES, *METRICS, "a", "b", "sentence1", "label"])
 KEYS = st.sampled_from(
-    "classes binary regression format files hub columns clean loss metric weight train dev test "
-    "text label id dataset config splits".split()
+    "classes binary regression format files hub columns header labels clean loss metric weight "
+    "train dev test text label id dataset config splits".split()
 )
 KEY = KEYS | st.none() | st.integers() | st.dates() | st.text(string.printable, max_size=5)
 VALUE = st.recursive(

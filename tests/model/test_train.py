@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
+import yaml
 
 from model.config import Layer, load_preset, parse_layers, parse_settings, preset_names
 from model.errors import InputError
@@ -259,6 +262,128 @@ def test_a_used_folder_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds a run already; go on with --resume"):
         quick_run(tmp_path, {"seed": 1})
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    """Never mind what --out is pointed at: nothing in it is touched."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "code.py").write_text("mine")
+    (tmp_path / ".emacs.old").mkdir()
+    for options in ({}, {"resume": True}):
+        with pytest.raises(InputError, match="not empty and not a run's folder"):
+            quick_run(tmp_path, {}, **options)
+    (tmp_path / "run" / ".notes.old").mkdir(parents=True)
+    with pytest.raises(InputError, match="not empty"):
+        quick_run(tmp_path / "run", {})
+    assert (tmp_path / "model" / "code.py").read_text() == "mine"
+    assert (tmp_path / ".emacs.old").is_dir() and (tmp_path / "run" / ".notes.old").is_dir()
+
+
+def test_cleaning_up_removes_only_what_a_run_writes(tmp_path: Path) -> None:
+    quick_run(tmp_path, {}, stop=lambda: True)
+    mine = tmp_path / "predictions" / ".notes.tmp"
+    left = tmp_path / "checkpoints" / ".step-00000009.0123abcd.tmp"
+    mine.mkdir(parents=True)
+    left.mkdir()
+    quick_run(tmp_path, {}, resume=True)
+    assert mine.is_dir() and not left.exists()
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
+    tasks = load_task_set("sample")
+    config = parse_settings(QUICK, tasks)
+    first = train(config, tasks, out=tmp_path)
+    next(first)
+    with pytest.raises(InputError, match="another process is working in this folder"):
+        list(train(config, tasks, out=tmp_path, resume=True))
+    first.close()
+    list(train(config, tasks, out=tmp_path, resume=True))
+
+
+def test_a_damaged_best_model_is_not_passed_off(tmp_path: Path) -> None:
+    settings = {"budget.examples": 300, "budget.eval_every": 48, "optim.learning_rate": 1e-2}
+    for seed in range(10):  # until the best is none of those that a resume would mend
+        out = tmp_path / str(seed)
+        records = quick_run(out, {**settings, "seed": seed})
+        best = max(records, key=lambda r: r["score"])
+        if best not in records[-2:]:
+            break
+    shutil.rmtree(out / "model")
+    (out / "summary.json").unlink()
+    weights = out / "checkpoints" / best["checkpoint"] / "model" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    lines: list[str] = []
+    quick_run(out, {**settings, "seed": seed}, resume=True, warn=lines.append)
+    assert any(best["checkpoint"] in line and "taking the next best" in line for line in lines)
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["best"]["checkpoint"] != best["checkpoint"]
+
+
+def test_examples_on_top_of_a_preset_still_train_every_task(tmp_path: Path) -> None:
+    data = write_cs224n(tmp_path / "data")
+    preset = load_preset("paper-000")
+    tasks = load_task_set("cs224n")
+    small = {key: value for key, value in QUICK.items() if key != "batch.sizes"}
+    config = parse_layers([preset, Layer({**small, "budget.examples": 100}, "--set")], tasks)
+    assert config.budget.epochs is None
+    lines: list[str] = []
+    records = list(train(config, tasks, out=tmp_path / "run", data=data, warn=lines.append))
+    trained = {n for r in records for n, t in r["tasks"].items() if t["train_loss"] is not None}
+    assert trained == set(tasks.names)
+
+
+def test_a_task_without_a_single_batch_is_named(tmp_path: Path) -> None:
+    lines: list[str] = []
+    settings = {"schedule.name": "sequential", "budget.epochs": 3, "budget.examples": 16}
+    quick_run(tmp_path, settings, warn=lines.append)
+    assert sum("has its first batch" in line for line in lines) == 2
+
+
+def test_a_cut_first_stage_is_said_and_recorded(tmp_path: Path) -> None:
+    lines: list[str] = []
+    quick_run(tmp_path, {"schedule.name": "staggered"}, warn=lines.append)
+    assert any("schedule.first_epochs is cut from 1 to" in line for line in lines)
+    saved = yaml.safe_load((tmp_path / "config.yaml").read_text())["settings"]
+    assert saved["schedule.first_epochs"] < 0.1
+
+
+def test_simcse_is_watched_and_its_loss_kept(tmp_path: Path) -> None:
+    stages: list[str] = []
+    settings = {"pretrain.simcse.epochs": 0.02, "pretrain.simcse.batch_size": 16}
+    records = quick_run(tmp_path, settings, watch=lambda progress, _: stages.append(progress.stage))
+    assert stages[0] == "simcse" and stages[-1] == "tasks"
+    assert records[-1]["simcse_loss"] > 0
+
+
+def test_a_run_can_be_resumed_from_anywhere_and_without_what_it_began_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick_run(tmp_path / "first", {})
+    monkeypatch.chdir(tmp_path)
+    settings = {"init_from": "first/model"}
+    stops = iter(range(100))
+    quick_run(tmp_path / "second", settings, stop=lambda: next(stops) >= 2)
+    saved = yaml.safe_load((tmp_path / "second" / "config.yaml").read_text())["settings"]
+    assert saved["init_from"] == str(tmp_path / "first" / "model")
+    shutil.rmtree(tmp_path / "first")
+    monkeypatch.chdir("/")
+    quick_run(tmp_path / "second", saved, resume=True)
+    assert (tmp_path / "second" / "summary.json").is_file()
+
+
+def test_other_threads_are_told_on_resume(tmp_path: Path) -> None:
+    stops = iter(range(100))
+    quick_run(tmp_path, {}, stop=lambda: next(stops) >= 2)
+    before = torch.get_num_threads()
+    lines: list[str] = []
+    torch.set_num_threads(before + 1)
+    try:
+        quick_run(tmp_path, {}, resume=True, warn=lines.append)
+    finally:
+        torch.set_num_threads(before)
+    assert any("the last digits may differ" in line for line in lines)
 
 
 def test_missing_data_is_explained_for_all_tasks_at_once(tmp_path: Path) -> None:

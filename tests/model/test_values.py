@@ -77,12 +77,15 @@ TOGETHER: list[dict[str, Any]] = [
     {"loss.sst": "ordinal_log", "smart.tasks": ["sst"], "schedule.first": "para"},
     {"encoder.adapter": "pals", "encoder.adapter_heads": 4, "encoder.dropout": 0.2},
     {"encoder.train_layers": [1, 2], "optim.layer_scale.layers.sts": [0, 3]},
+    {"optim.layer_scale": {"alpha": 0.5, "beta": 2, "layers": {"sst": [0, 1]}}},
 ]
 ALONE = {
     key: setting
     for key in known_keys(CS224N)
     if (setting := find_setting(key, CS224N)) and not setting.names_tasks
-    if not key.startswith(("loss.s", "loss.para", "pair", "surgery", "schedule.name", "encoder."))
+    if not key.startswith(
+        ("loss.s", "loss.para", "pair", "surgery", "schedule.name", "encoder.", "optim.layer_scale")
+    )
     if key not in ("head.binary_logits", "batch.accumulate", "budget.epochs")
 }
 

@@ -71,6 +71,47 @@ def test_importing_again_reads_the_source_and_not_the_import(folder: Path) -> No
     assert load_split(task, "dev", folder).table["id"].to_pylist() == ["d9"]
 
 
+def test_absent_files_are_told_and_the_others_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = folder / "mine.yaml"
+    tasks.write_text(TASKS.replace("dev: dev.tsv", "dev: dev.tsv, test: test.tsv"))
+    arguments = ["--tasks", str(tasks), "--data", str(folder)]
+    assert main(["import", *arguments, "--out", str(folder / "out")]) == 0
+    assert "absent: test.tsv (mood, test)" in capsys.readouterr().out.splitlines()
+    assert len(list((folder / "out").iterdir())) == 2
+    (folder / "train.tsv").unlink()
+    assert main(["info", *arguments]) == 0
+    told = capsys.readouterr()
+    assert "absent: train.tsv (mood, train)" in told.out.splitlines() and not told.err
+    assert any(line.split()[:2] == ["dev", "2"] for line in told.out.splitlines())
+    assert main(["import", *arguments, "--out", str(folder / "other")]) == 2
+    assert "mood: train.tsv: no such file" in capsys.readouterr().err
+    assert not (folder / "other").exists()
+    (folder / "dev.tsv").unlink()
+    assert main(["info", *arguments]) == 2
+    assert "mood: dev.tsv: no such file" in capsys.readouterr().err
+
+
+def test_a_changed_source_is_told_by_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--tasks", str(folder / "mine.yaml"), "--data", str(folder)]
+    assert main(["import", *arguments, "--out", str(folder)]) == 0
+    (folder / "dev.tsv").write_text("id\ta\tb\tlabel\nd9\tfresh\trow\t1\n")
+    assert main(["info", *arguments]) == 2
+    assert "dev.tsv changed since it was imported; import it again" in capsys.readouterr().err
+
+
+def test_info_tells_the_names_of_the_classes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = folder / "mine.yaml"
+    tasks.write_text(TASKS + "    labels: [bad, fair, good]\n")
+    (folder / "train.tsv").write_text("id\ta\tb\tlabel\nt1\tx\ty\tgood\nt2\tu\tv\tbad\n")
+    (folder / "dev.tsv").unlink()
+    assert main(["info", "--tasks", str(tasks), "--data", str(folder)]) == 0
+    assert "bad: 50.0%  good: 50.0%" in capsys.readouterr().out
+
+
 def test_faults_go_to_stderr_without_a_traceback(folder: Path) -> None:
     (folder / "train.tsv").write_text("id\ta\tb\tlabel\nt1\tx\ty\t7\n")
     command = [sys.executable, "-m", "model.data", "info", "--tasks", str(folder / "mine.yaml")]
@@ -89,7 +130,7 @@ def test_faults_go_to_stderr_without_a_traceback(folder: Path) -> None:
         (["info", "--tasks", "cs224n"], "name the folder of these files: sst: ids-sst-train.csv"),
         (["info", "--tasks", "cs224n", "--data", "/nowhere"], "not a folder that can be read"),
         (["info", "--task", "sentimant"], "did you mean 'sentiment'?"),
-        (["info", "--task", "sentiment", "--encoder", "/nowhere"], "'/nowhere' has no tokenizer"),
+        (["info", "--task", "sentiment", "--encoder", "/nowhere"], "no such folder: /nowhere"),
         (["import", "--task", "sentiment", "--out", "/dev/null/x"], "cannot be written"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +36,12 @@ BAD_FILES = [
     ("glue", GOOD_ROW + b"2\tx\tinf\n", "row 2: label inf is outside 0 to 2"),
     ("glue", GOOD_ROW + b"2\tx\t0.5\n", "row 2: label 0.5 is not a whole number, as mood"),
     ("glue", GOOD_ROW + b"2\tx\tjoy\n", "row 2: label 'joy' is not a number"),
-    ("glue", GOOD_ROW + b"2\tx\tjoy\n", "class names are not supported (found 'joy')"),
+    (
+        "glue",
+        GOOD_ROW + b"2\tx\tjoy\n",
+        "as in 'labels: [joy, ...]'; else check which column is the label",
+    ),
+    ("glue", b"1\tfine\t1\n2\tx\t1\n", "say 'header: false' and give the columns by number"),
     ("glue", GOOD_ROW + b"2\tx\t1_0\n", "row 2: label '1_0' is not a number"),
     ("glue", b"id\ttext\tlabel\n1\tx\t\n2\ty\n", "has no usable row: all 2 are damaged"),
     ("glue", b"id\ttext\tlabel\n1\t\xff\t1\n", "train.tsv row 1: not UTF-8 text"),
@@ -75,6 +81,29 @@ def test_all_wrong_rows_are_told_at_once_up_to_ten(make_task: Make, tmp_path: Pa
     ]
 
 
+# With `header: false`, text in column 4 and the label in column 2.
+BAD_WITHOUT_HEADER = [
+    (b"", "holds no rows of UTF-8 text; is this the right file?"),
+    (b"\xff\n\xfe\n", "holds no rows of UTF-8 text"),
+    (b"a\t1\tx\n", "has no column 4: its rows have 3 fields"),
+    (b"a,1,,x\n", "a row is a single field; fields must be separated by tabs"),
+    (b"a\t1\t\tx\nb\t7\t\ty\n", "row 2: label 7 is outside 0 to 2"),
+    (b"a\tb\t\tx\n", "row 1: label 'b' is not a number"),
+]
+
+
+@pytest.mark.parametrize("form", ["glue", "cs224n"])
+@pytest.mark.parametrize(("content", "said"), BAD_WITHOUT_HEADER)
+def test_a_malformed_file_without_a_header_is_told(
+    make_task: Make, tmp_path: Path, form: str, content: bytes, said: str
+) -> None:
+    task = make_task(format=form, header=False, columns={"text": 4, "label": 2})
+    (tmp_path / "train.tsv").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_split(task, "train", tmp_path)
+    assert any(said in fault for fault in caught.value.faults), caught.value.faults
+
+
 def test_every_damaged_row_is_counted_and_named(make_task: Make, tmp_path: Path) -> None:
     content = GOOD_ROW + b"2\t\x80\t1\n3\t \t1\n4\tx\tnan\n5\tx\t1\tmore\n6\twith \x00 in it\t2\t\n"
     (tmp_path / "train.tsv").write_bytes(content)
@@ -103,12 +132,24 @@ BYTES = st.binary(max_size=80) | st.lists(
     content=BYTES | BYTES.map(GOOD_ROW.__add__),
     form=st.sampled_from(["cs224n", "glue", "parquet", "arrow"]),
     split=st.sampled_from(["train", "test"]),
+    header=st.booleans(),
+    labels=st.sampled_from([[], ["id", "w", "label"]]),
 )
 def test_any_bytes_give_a_split_or_an_input_error(
-    make_task: Make, tmp_path: Path, content: bytes, form: str, split: str
+    make_task: Make,
+    tmp_path: Path,
+    content: bytes,
+    form: str,
+    split: str,
+    header: bool,
+    labels: list[str],
 ) -> None:
-    columns = SAMPLE if form == "arrow" else {"id": "id", "text": "text", "label": "label"}
-    task = make_task(format=form, columns=columns)
+    columns: dict[str, Any] = {"id": "id", "text": "text", "label": "label"}
+    columns = SAMPLE if form == "arrow" else columns
+    changes: dict[str, Any] = {"labels": labels} if labels else {}
+    if not header and form in ("cs224n", "glue"):
+        columns, changes = {"text": 2, "label": 1}, {**changes, "header": False}
+    task = make_task(format=form, columns=columns, **changes)
     (tmp_path / f"{split}.tsv").write_bytes(content)
     try:
         assert len(load_split(task, split, tmp_path).table) > 0

@@ -11,15 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from model.data.clean import lower, spaced
+from model.data.imported import imported_path, write_split
 from model.data.rows import SCHEMA
 from model.data.sources import (
-    imported_path,
+    absent_files,
+    import_split,
     load_augmentation,
     load_source,
     load_split,
     read_sentences,
     require_data,
-    write_split,
 )
 from model.errors import InputError
 from model.tasks import Task
@@ -80,6 +81,88 @@ def test_glue_files_know_no_quotes_and_rows_without_id_are_numbered(
     ]
 
 
+def test_class_names_become_the_numbers_of_their_places(make_task: Make, tmp_path: Path) -> None:
+    names = ["entailment", "neutral", "contradiction"]
+    rows = "1\ta\tneutral\n2\tb\t contradiction\n3\tc\t\n4\td\tentailment\n5\te\tnan\n"
+    for form in ("glue", "cs224n"):
+        (tmp_path / "train.tsv").write_text("id\ttext\tlabel\n" + rows)
+        split = load_split(make_task(format=form, labels=names), "train", tmp_path)
+        assert split.table["label"].to_pylist() == [1.0, 2.0, 0.0]
+        assert split.damaged == ("train.tsv row 3: no label", "train.tsv row 5: no label")
+    (tmp_path / "train.tsv").write_text("id\ttext\tlabel\n1\ta\tnot_entailment\n2\tb\tentailment\n")
+    task = make_task(binary=True, labels=["not_entailment", "entailment"])
+    assert load_split(task, "train", tmp_path).table["label"].to_pylist() == [0.0, 1.0]
+
+
+def test_a_class_name_that_is_not_listed_is_told_with_those_that_are(
+    make_task: Make, tmp_path: Path
+) -> None:
+    task = make_task(labels=["bad", "fair", "good"])
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tgood\n2\tb\tGood\n3\tc\t1\n")
+    with pytest.raises(InputError) as caught:
+        load_split(task, "dev", tmp_path)
+    assert caught.value.where == str(tmp_path / "dev.tsv")
+    assert caught.value.faults == [
+        "row 2: label 'Good' is not one of the task's labels",
+        "row 3: label '1' is not one of the task's labels",
+        "the task file says 'labels: [bad, fair, good]'; correct it, or the rows",
+    ]
+
+
+def test_class_names_without_a_list_say_how_to_add_one(make_task: Make, tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tno\n2\tb\tyes\n3\tc\tno\n")
+    with pytest.raises(InputError, match=r"as in 'labels: \[no, yes\]'; else check which column"):
+        load_split(make_task(binary=True), "dev", tmp_path)
+    with pytest.raises(InputError, match=r"as in 'labels: \[no, yes, \.\.\.\]'"):
+        load_split(make_task(), "dev", tmp_path)
+    with pytest.raises(InputError, match=r"a regression needs numbers \(found no, yes\)"):
+        load_split(make_task(regression=[0, 1]), "dev", tmp_path)
+
+
+def test_class_names_in_columns_are_mapped_and_numbers_stay(
+    make_task: Make, tmp_path: Path
+) -> None:
+    task = make_task(format="parquet", labels=["bad", "fair", "good"])
+    words = pa.array(["good", "bad", None]).dictionary_encode()
+    for labels, expected in ((words, [2.0, 0.0]), ([1, 2, -1], [1.0, 2.0])):
+        table = pa.table({"id": ["1", "2", "3"], "text": ["a", "b", "c"], "label": labels})
+        pq.write_table(table, tmp_path / "train.tsv")
+        split = load_split(task, "train", tmp_path)
+        assert split.table["label"].to_pylist() == expected
+        assert split.damaged == ("train.tsv row 3: no label",)
+
+
+@pytest.mark.parametrize("form", ["glue", "cs224n"])
+def test_a_file_without_a_header_is_read_from_its_first_row(
+    make_task: Make, tmp_path: Path, form: str
+) -> None:
+    task = make_task(
+        binary=True, format=form, header=False, columns={"text": 4, "label": 2}, clean="lower"
+    )
+    rows = ["gj04\t1\t\tThe first.", "cut\t1", "gj04\t0\t*\tSecond the.", "a\t1\t\tb\tstray"]
+    (tmp_path / "train.tsv").write_bytes("\ufeff".encode() + "\r\n".join(rows).encode())
+    split = load_split(task, "train", tmp_path)
+    assert rows_of(split.table) == [
+        ("1", "the first.", None, 1.0),
+        ("3", "second the.", None, 0.0),
+    ]
+    assert split.damaged == (
+        "train.tsv row 2: cut short: 2 of 4 fields",
+        "train.tsv row 4: 5 fields where most rows have 4; a stray tab?",
+    )
+
+
+def test_a_file_without_a_header_may_have_ids_names_and_no_labels_to_test(
+    make_task: Make, tmp_path: Path
+) -> None:
+    columns = {"id": 1, "text": [2, 3], "label": 4}
+    task = make_task(binary=True, header=False, columns=columns, labels=["no", "yes"])
+    (tmp_path / "dev.tsv").write_text("A\tx\ty\tyes\n")
+    (tmp_path / "test.tsv").write_text("B\tx\ty\n")
+    assert rows_of(load_split(task, "dev", tmp_path).table) == [("A", "x", "y", 1.0)]
+    assert rows_of(load_split(task, "test", tmp_path).table) == [("B", "x", "y", None)]
+
+
 def test_the_two_cleaning_rules() -> None:
     assert lower("  Oh, DEAR. ") == "oh, dear."
     assert spaced(" Who's  there?\tMe, I.e. ") == "who 's there ? me , i .e ."
@@ -111,6 +194,10 @@ def test_all_missing_files_are_told_at_once(make_task: Make, tmp_path: Path) -> 
         "train.tsv",
         "test.tsv",
     ]
+    assert absent_files([make_task()], tmp_path) == {
+        ("mood", "train"): "train.tsv",
+        ("mood", "test"): "test.tsv",
+    }
     require_data([make_task()], tmp_path, splits=("dev",))
     require_data([make_task(format="sample", columns=SAMPLE)], None)
 
@@ -147,7 +234,7 @@ def test_parquet_columns_of_many_types_are_read(make_task: Make, tmp_path: Path)
     [
         ({"text": [1], "label": [1]}, "column 'text' holds int64, not text"),
         ({"text": ["x"], "label": [[1]]}, r"label '\[1\]' is not a number"),
-        ({"text": ["x"], "label": ["good"]}, "class names are not supported"),
+        ({"text": ["x"], "label": ["good"]}, "list them in the task file"),
         ({"label": [1]}, "has no column 'text'"),
     ],
 )
@@ -209,12 +296,67 @@ def test_an_imported_split_is_read_instead_of_its_source(make_task: Make, tmp_pa
     (tmp_path / "train.tsv").write_bytes(GOOD_ROW + b"2\tNo Label\t\n3\tLast\t2\n")
     split = load_source(task, "train", tmp_path)
     out = tmp_path / "out"
-    write_split(task, split, imported_path(task, "train", out))
+    write_split(task.source, split, imported_path(task, "train", out))
     again = load_split(task, "train", out)
     assert again.table.equals(split.table) and again.damaged == split.damaged
     other = make_task(clean="none")
     with pytest.raises(InputError, match="imported with other settings"):
         load_split(other, "train", out)
+
+
+def test_an_import_whose_source_has_changed_beside_it_is_refused(
+    make_task: Make, tmp_path: Path
+) -> None:
+    task = make_task()
+    source, path = tmp_path / "train.tsv", imported_path(make_task(), "train", tmp_path)
+    source.write_bytes(GOOD_ROW)
+    import_split(task, "train", tmp_path, path)
+    assert rows_of(load_split(task, "train", tmp_path).table) == [("1", "fine", None, 1.0)]
+    for changed in (GOOD_ROW.replace(b"fine", b"good"), GOOD_ROW + b"2\tmore\t1\n"):
+        source.write_bytes(changed)
+        said = f"train.tsv changed since it was imported; import it again, or remove {path}"
+        with pytest.raises(InputError) as caught:
+            load_split(task, "train", tmp_path)
+        assert caught.value.faults == [said]
+        assert import_split(task, "train", tmp_path, path).table.equals(
+            load_split(task, "train", tmp_path).table
+        )
+    source.touch()  # the same bytes
+    load_split(task, "train", tmp_path)
+    source.unlink()  # the import is all that is left
+    assert len(load_split(task, "train", tmp_path).table) == 2
+
+
+def test_an_import_away_from_its_source_stands_for_itself(make_task: Make, tmp_path: Path) -> None:
+    task, out = make_task(), tmp_path / "out"
+    (tmp_path / "train.tsv").write_bytes(GOOD_ROW)
+    import_split(task, "train", tmp_path, imported_path(task, "train", out))
+    (tmp_path / "train.tsv").write_bytes(GOOD_ROW + b"2\tmore\t1\n")
+    assert len(load_split(task, "train", out).table) == 1
+
+
+def test_an_arrow_file_may_be_imported_onto_itself(make_task: Make, tmp_path: Path) -> None:
+    files = {"train": "mood-train.arrow", "dev": "dev.arrow"}
+    task = make_task(format="arrow", columns=SAMPLE, files=files)
+    path = imported_path(task, "train", tmp_path)
+    row = {"id": "1", "sentence1": "x", "sentence2": None, "label": 1.0}
+    table = pa.Table.from_pylist([row], schema=SCHEMA)
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    import_split(task, "train", tmp_path, path)
+    assert load_split(task, "train", tmp_path).table.equals(table)
+
+
+def test_other_names_for_the_classes_make_an_import_another(
+    make_task: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "train.tsv").write_text("id\ttext\tlabel\n1\ta\tyes\n")
+    path = imported_path(make_task(), "train", tmp_path)
+    task = make_task(binary=True, labels=["no", "yes"])
+    import_split(task, "train", tmp_path, path)
+    assert load_split(task, "train", tmp_path).table["label"].to_pylist() == [1.0]
+    with pytest.raises(InputError, match="imported with other settings"):
+        load_split(make_task(binary=True, labels=["yes", "no"]), "train", tmp_path)
 
 
 def test_an_arrow_file_of_another_schema_is_refused(make_task: Make, tmp_path: Path) -> None:
@@ -235,9 +377,18 @@ def test_augmentation_comes_in_the_tasks_own_format_or_as_columns(
         pa.table({"id": ["A"], "text": ["Extra"], "label": [0]}), tmp_path / "more.parquet"
     )
     plain = load_augmentation(task, tmp_path / "more.tsv")
-    write_split(task, plain, tmp_path / "more.arrow")
+    write_split(task.source, plain, tmp_path / "more.arrow")
     for name in ("more.tsv", "more.parquet", "more.arrow"):
         assert rows_of(load_augmentation(task, tmp_path / name).table) == [
+            ("A", "extra", None, 0.0)
+        ]
+    bare = make_task(header=False, columns={"id": 1, "text": 2, "label": 3}, clean="lower")
+    (tmp_path / "bare.tsv").write_bytes(b"A\tExtra\t0\n")
+    names = ["id", "sentence1", "label"]  # columns that have to be called something
+    renamed = pq.read_table(tmp_path / "more.parquet").rename_columns(names)
+    pq.write_table(renamed, tmp_path / "bare.parquet")
+    for name in ("bare.tsv", "bare.parquet", "more.arrow"):
+        assert rows_of(load_augmentation(bare, tmp_path / name).table) == [
             ("A", "extra", None, 0.0)
         ]
     sample = make_task(format="sample", columns=SAMPLE)

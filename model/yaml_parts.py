@@ -1,8 +1,12 @@
-"""Reading the values of a YAML mapping, whatever they are, and noting every fault on the way."""
+"""The YAML reader of task files and search spaces: a mapping's values, whatever they are.
+
+Every fault is noted on the way, so that all of a file's come at once.
+"""
 
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any
 
 from model.errors import suggest
@@ -80,7 +84,31 @@ def plain(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+class _Shown(reprlib.Repr):
+    """Values in YAML's own words, cut short where they are long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 80
+
+    def repr_NoneType(self, value: None, level: int) -> str:
+        return "null"
+
+    def repr_bool(self, value: bool, level: int) -> str:
+        return "true" if value else "false"
+
+    def repr_date(self, value: Any, level: int) -> str:
+        return str(value)
+
+    repr_datetime = repr_date
+
+
+_SHOWN = _Shown()
+
+
 def show(value: Any) -> str:
-    if value is None:
-        return "empty"
-    return plain(f"'{value}'" if isinstance(value, str) else value)
+    """A value as the user might have written it, cut short where it is long."""
+    try:
+        return _SHOWN.repr(value)
+    except ValueError:  # Python does not print a number of thousands of digits
+        return "a number of too many digits"

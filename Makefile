@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_ARGS ?=
+SEARCH_ARGS ?=
 
 .PHONY: search test lint types bench clean
 .DEFAULT_GOAL := test
@@ -19,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 search: $(READY)
-	$(BIN)/python -m model.train --tasks sample --encoder minilm
+	$(BIN)/python -m tuner.search $(SEARCH_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -29,10 +30,10 @@ types: $(READY)
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 bench: $(READY)
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(wildcard benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,264 @@
+"""What a run has done so far: a fold over the events of its ledger, and nothing else.
+
+The study, the rungs of early stopping, the table of results and the plan for going on are all
+made from this, so whatever is true of it after a crash is true of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Event = dict[str, Any]
+Warn = Callable[[str], None]
+Status = Literal["open", "finished", "stopped", "failed"]
+
+CONFIRM = "confirm"  # origin of a repeat of an earlier trial, which is no part of the search
+INFRASTRUCTURE = "infrastructure"  # kind of a failure that says nothing about the trial
+OVERALL = ("overall", "score")  # names under which the overall score is an objective
+
+# What each event must carry; more is welcome. docs/ledger.md says what it all means.
+EVENTS: dict[str, tuple[str, ...]] = {
+    "run": ("version", "name", "objectives", "num_samples", "seed", "sampler", "resumed"),
+    "created": ("trial", "number", "params", "settings", "origin", "seed"),
+    "started": ("trial", "attempt"),
+    "evaluated": ("trial", "examples", "score"),
+    "paused": ("trial", "examples"),
+    "finished": ("trial",),
+    "stopped": ("trial", "examples", "rung", "reason"),
+    "failed": ("trial", "kind", "reason"),
+    "removed": ("trial", "checkpoints"),
+    "end": ("reason",),
+}
+CLOSING: tuple[Status, ...] = ("finished", "stopped", "failed")
+
+
+def trial_id(index: int) -> str:
+    return f"t{index:04d}"
+
+
+def objective_value(evaluation: Mapping[str, Any], objective: str) -> float:
+    """One objective of an evaluation: a task's metric, or the overall score."""
+    if objective in evaluation.get("values", {}):
+        return float(evaluation["values"][objective])
+    if objective in evaluation.get("tasks", {}):
+        return float(evaluation["tasks"][objective]["value"])
+    if objective in OVERALL:
+        return float(evaluation["score"])
+    raise KeyError(f"the evaluation has no objective '{objective}'")
+
+
+def merit(evaluation: Mapping[str, Any], objectives: Sequence[str]) -> float:
+    """One number to judge by: the objective, or the mean of several."""
+    return sum(objective_value(evaluation, name) for name in objectives) / len(objectives)
+
+
+@dataclass
+class TrialState:
+    """One trial. It is open until finished, stopped or failed; the first of these holds."""
+
+    id: str
+    number: int | None  # Optuna's; None for a repeat
+    params: dict[str, Any]
+    settings: dict[str, Any]
+    origin: str
+    of: str | None
+    seed: int
+    created: float  # unix seconds
+    order: int  # which event of the ledger created it
+    attempts: int = 0
+    paused: bool = False
+    evaluations: list[Event] = field(default_factory=list)  # by examples, each count once
+    removed: set[str] = field(default_factory=set)  # checkpoints that were deleted
+    status: Status = "open"
+    closed: float | None = None
+    closed_order: int | None = None
+    reason: str = ""
+    kind: str | None = None  # of the failure
+    traceback: str = ""
+    rung: int | None = None  # where it was stopped
+
+    @property
+    def is_repeat(self) -> bool:
+        return self.origin == CONFIRM
+
+    @property
+    def examples(self) -> int:
+        """Examples seen at the last evaluation."""
+        return int(self.evaluations[-1]["examples"]) if self.evaluations else 0
+
+    def best(self, objective: str = "overall") -> Event | None:
+        """Its best evaluation by the overall score or by one task; the earlier of equals."""
+        return max(
+            self.evaluations, key=lambda entry: objective_value(entry, objective), default=None
+        )
+
+    def chosen(self, objectives: Sequence[str]) -> Event | None:
+        """The evaluation that stands for the trial, one whose checkpoint is always kept.
+
+        With one objective that is the best by it; with several, the best overall.
+        """
+        return self.best(objectives[0] if len(objectives) == 1 else "overall")
+
+    def evaluated(self, event: Event) -> None:
+        # A part that was done again after a crash reports again: the later report counts, as
+        # its checkpoint is the one that is there.
+        self.removed.discard(event.get("checkpoint", ""))
+        kept = [entry for entry in self.evaluations if entry["examples"] != event["examples"]]
+        self.evaluations = sorted([*kept, event], key=lambda entry: int(entry["examples"]))
+
+
+@dataclass
+class RunState:
+    """A run and its trials, in the order of their creation."""
+
+    trials: dict[str, TrialState] = field(default_factory=dict)
+    name: str = ""
+    version: str = ""
+    objectives: list[str] = field(default_factory=lambda: ["overall"])
+    num_samples: int = 0
+    seed: int = 0
+    sampler: str = ""
+    starts: int = 0  # times a driver began or went on
+    ended: str | None = None  # why the last driver said it was done; None if it did not
+    reports: list[Event] = field(default_factory=list)  # all that was evaluated, as it came
+    failures_in_a_row: list[str] = field(default_factory=list)  # trials, infrastructure's apart
+    infrastructure_failures: int = 0
+    events: int = 0
+    warn: Warn = field(default=print, repr=False, compare=False)
+    _unknown: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event], warn: Warn = print) -> RunState:
+        state = cls(warn=warn)
+        for event in events:
+            state.apply(event)
+        return state
+
+    def apply(self, event: Event) -> None:
+        """Take in one event. What a newer version wrote and this one does not know is ignored."""
+        self.events += 1
+        name = event["event"]
+        if name not in EVENTS:
+            self._warn_once(f"the ledger has '{name}' events, which this version does not know")
+        elif name == "run":
+            self._run(event)
+        elif name == "end":
+            self.ended = event["reason"]
+        elif name == "created":
+            self._created(event)
+        elif event["trial"] not in self.trials:
+            self._warn_once(f"the ledger speaks of {event['trial']} but not of its creation")
+        else:
+            self._of_trial(self.trials[event["trial"]], event)
+
+    def takes(self, event: str, trial: str | None) -> bool:
+        """False for what would change nothing: a trial that is closed stays as it is."""
+        known = self.trials.get(trial or "")
+        return known is None or event == "removed" or known.status == "open"
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._unknown:
+            self._unknown.add(message)
+            self.warn(f"{message}; ignored")
+
+    def _run(self, event: Event) -> None:
+        self.name, self.version = event["name"], event["version"]
+        self.objectives, self.num_samples = list(event["objectives"]), event["num_samples"]
+        self.seed, self.sampler = event["seed"], event["sampler"]
+        self.starts += 1
+        self.ended = None
+        self.failures_in_a_row = []  # whoever goes on has done something about them
+
+    def _created(self, event: Event) -> None:
+        if event["trial"] in self.trials:
+            self._warn_once(f"the ledger creates {event['trial']} twice")
+            return
+        self.trials[event["trial"]] = TrialState(
+            id=event["trial"],
+            number=event["number"],
+            params=event["params"],
+            settings=event["settings"],
+            origin=event["origin"],
+            of=event.get("of"),
+            seed=event["seed"],
+            created=event["time"],
+            order=self.events,
+        )
+
+    def _of_trial(self, trial: TrialState, event: Event) -> None:
+        name = event["event"]
+        if not self.takes(name, trial.id):
+            return
+        if name == "started":
+            trial.attempts = max(trial.attempts, event["attempt"] + 1)
+            trial.paused = False
+        elif name == "evaluated":
+            trial.evaluated(event)
+            self.reports.append(event)
+        elif name == "paused":
+            trial.paused = True
+        elif name == "removed":
+            trial.removed.update(event["checkpoints"])
+        else:
+            self._close(trial, event)
+
+    def _close(self, trial: TrialState, event: Event) -> None:
+        trial.status = event["event"]
+        trial.closed, trial.closed_order = event["time"], self.events
+        trial.paused = False
+        trial.reason, trial.kind = event.get("reason", ""), event.get("kind")
+        trial.traceback, trial.rung = event.get("traceback", ""), event.get("rung")
+        if trial.status != "failed":
+            self.failures_in_a_row = []
+        elif trial.kind == INFRASTRUCTURE:
+            self.infrastructure_failures += 1
+        else:
+            self.failures_in_a_row = [*self.failures_in_a_row, trial.id]
+
+    # --- what is asked of it ----------------------------------------------------------------
+
+    @property
+    def search_trials(self) -> list[TrialState]:
+        return [trial for trial in self.trials.values() if not trial.is_repeat]
+
+    @property
+    def repeats(self) -> list[TrialState]:
+        return [trial for trial in self.trials.values() if trial.is_repeat]
+
+    @property
+    def open_trials(self) -> list[TrialState]:
+        return [trial for trial in self.trials.values() if trial.status == "open"]
+
+    @property
+    def missing(self) -> int:
+        """Trials still to be created; those that failed count as done."""
+        return max(0, self.num_samples - len(self.search_trials))
+
+    @property
+    def next_number(self) -> int:
+        return max((t.number for t in self.trials.values() if t.number is not None), default=-1) + 1
+
+    @property
+    def next_id(self) -> str:
+        taken = [int(name[1:]) for name in self.trials if name[1:].isdigit()]
+        return trial_id(max(taken, default=-1) + 1)
+
+    def counts(self) -> dict[str, int]:
+        """Trials of the search by status, every status named."""
+        found = [trial.status for trial in self.search_trials]
+        return {status: found.count(status) for status in get_args(Status)}
+
+    def ranked(self) -> list[TrialState]:
+        """Finished trials of the search, best first; the earlier of equals before the later."""
+        by = self.objectives[0] if len(self.objectives) == 1 else "overall"
+        scored = [
+            (objective_value(best, by), trial)
+            for trial in self.search_trials
+            if trial.status == "finished" and (best := trial.best(by)) is not None
+        ]
+        return [trial for _, trial in sorted(scored, key=lambda pair: -pair[0])]
+
+    def best_trial(self) -> TrialState | None:
+        return next(iter(self.ranked()), None)

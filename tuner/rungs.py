@@ -1,0 +1,104 @@
+"""Early stopping: asynchronous successive halving, with examples seen as the resource.
+
+A trial is judged whenever it passes a rung, against those that passed it before: it goes on if
+its score is among the best `1 / reduction` of them. Nobody waits for anybody, and everything
+follows from the reports in their order, so replaying the ledger gives the same decisions.
+
+With several objectives the score is their mean (`tuner.run_state.merit`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from model.errors import InputError
+from tuner.run_state import RunState, merit
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a trial after a report. `rung` is the one it was judged at, if any."""
+
+    stop: bool
+    rung: int | None = None
+    reason: str = ""
+
+
+GO_ON = Decision(stop=False)
+
+
+class Rungs:
+    """The rungs at `grace * reduction^k` examples below `maximum`, and who passed them how."""
+
+    def __init__(self, grace: int, maximum: int, reduction: float = 3) -> None:
+        faults = []
+        if grace < 1:
+            faults.append(f"the grace period is {grace} examples; it must be at least 1")
+        if maximum < 1:
+            faults.append(f"the maximum is {maximum} examples; it must be at least 1")
+        if not (math.isfinite(reduction) and reduction > 1):
+            faults.append(f"the reduction factor is {reduction}; it must be above 1")
+        if faults:
+            raise InputError("early stopping", faults)
+        self.maximum, self.reduction = maximum, reduction
+        self.levels: list[int] = []
+        # Rounded from the exact power, so that no error builds up and loses the top rung.
+        while (level := round(grace * reduction ** len(self.levels))) < maximum:
+            if self.levels and level <= self.levels[-1]:
+                fault = f"a reduction factor of {reduction} does not tell rungs apart; raise it"
+                raise InputError("early stopping", [fault])
+            self.levels.append(level)
+        self.passed: dict[int, dict[str, float]] = {level: {} for level in self.levels}
+
+    def report(self, trial: str, examples: int, score: float) -> Decision:
+        """Record the score at every rung newly passed, and judge at the highest of them.
+
+        A rung passed before is left as it was, so a report that comes again changes nothing.
+        """
+        if not math.isfinite(score):
+            return GO_ON  # such a trial fails; it must not set the mark for others
+        new = [
+            level for level in self.levels if level <= examples and trial not in self.passed[level]
+        ]
+        for level in new:
+            self.passed[level][trial] = score
+        if not new or examples >= self.maximum:
+            return GO_ON
+        return self._judge(new[-1], examples, score)
+
+    def _judge(self, level: int, examples: int, score: float) -> Decision:
+        ranked = sorted(self.passed[level].values(), reverse=True)
+        if len(ranked) < self.reduction:
+            return Decision(False, level, f"one of the first {len(ranked)} at {level:,} examples")
+        # The count above the (1 - 1/reduction) quantile, the trial itself included.
+        places = math.ceil(len(ranked) / self.reduction)
+        mark = ranked[places - 1]
+        ahead = sum(other > score for other in ranked)
+        reason = (
+            f"score {score:.4f} at {examples:,} examples is number {ahead + 1} of {len(ranked)} "
+            f"at the rung of {level:,}; the best {places} go on (from {mark:.4f})"
+        )
+        return Decision(score < mark, level, reason)
+
+    def replay(self, reports: Iterable[tuple[str, int, float]]) -> dict[str, Decision]:
+        """Take in past reports. Returns the decisions to stop, by trial.
+
+        A trial among them that is still open was about to be stopped when its driver died.
+        """
+        stops: dict[str, Decision] = {}
+        for trial, examples, score in reports:
+            decision = self.report(trial, examples, score)
+            if decision.stop:
+                stops[trial] = decision
+        return stops
+
+
+def reports_of(state: RunState) -> list[tuple[str, int, float]]:
+    """What the rungs heard in a run: the search's trials only, as repeats are never stopped."""
+    return [
+        (event["trial"], event["examples"], merit(event, state.objectives))
+        for event in state.reports
+        if not state.trials[event["trial"]].is_repeat
+    ]

@@ -1,0 +1,399 @@
+"""What a search decides, without Ray: the engine, a trial's records, the seam's bookkeeping."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, RayActorError
+from ray.tune.experiment import Trial
+
+from model.errors import InputError
+from model.step import TrainingDiverged
+from tests.tuner.made_up_runs import begin
+from tuner.engine import FAILURES, LEDGER, TIME, Engine, Limits
+from tuner.failures import classify
+from tuner.ledger import Ledger
+from tuner.rungs import Rungs
+from tuner.seam import LedgerSearch, RungScheduler, whereabouts
+from tuner.space import Space, load_space
+from tuner.study_file import StudyFile
+from tuner.trial import Job, failure, wait_until_free, with_unheard
+
+EXTRA = {"budget.examples": 400, "budget.epochs": None, "budget.eval_every": 100}
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return load_space("default", None, {"encoder.name": "tiny"})
+
+
+@pytest.fixture
+def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
+    """`engine_of(slots=1)`: a driver of the run in tmp_path; the one before it is dead."""
+    ledgers: list[Ledger] = []
+
+    def make(rungs: Rungs | None = None, num_samples: int = 6, **limits: Any) -> Engine:
+        for ledger in ledgers:
+            ledger.close()
+        ledgers.append(Ledger(tmp_path / "ledger.jsonl"))
+        begin(ledgers[-1], num_samples=num_samples, sampler="random")
+        standard = {"max_examples": 400, "eval_every": 100, "slots": 2, "threads": 1}
+        engine = Engine(
+            ledger=ledgers[-1],
+            space=space,
+            tasks=space.task_set,
+            folder=tmp_path,
+            data=None,
+            limits=Limits(num_samples=num_samples, **{**standard, **limits}),
+            extra=EXTRA,
+            rungs=rungs,
+            study=StudyFile(tmp_path / "study.journal", ledgers[-1].state, space),
+            warn=lambda line: said.append(line),
+            log=lambda line: None,
+        )
+        engine.said = said  # type: ignore[attr-defined]
+        return engine
+
+    said: list[str] = []
+    yield make
+    for ledger in ledgers:
+        ledger.close()
+
+
+def begin_trial(engine: Engine) -> str:
+    job = engine.next_job()
+    assert job is not None
+    engine.started(job.trial, "host", 1)
+    return job.trial
+
+
+def record(examples: int, score: float) -> dict[str, Any]:
+    task = {"metric": "accuracy", "value": score, "interval": [score, score]}
+    return {
+        "examples": examples,
+        "score": score,
+        "interval": [score, score],
+        "tasks": {"sentiment": task},
+        "checkpoint": f"step-{examples:08d}",
+        "predictions": f"predictions/step-{examples:08d}.parquet",
+        "seconds": 1.0,
+    }
+
+
+def test_the_default_comes_first_then_known_points_then_the_sampler(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of()
+    origins = []
+    while not engine.done:
+        name = begin_trial(engine)
+        origins.append(engine.state.trials[name].origin)
+        engine.finished(name)
+    assert origins == ["default", "start_from", "start_from", "sampler", "sampler", "sampler"]
+    numbers = [trial.number for trial in engine.state.trials.values()]
+    assert numbers == [None, 0, 1, 2, 3, 4]
+
+
+def test_no_more_run_than_there_are_slots(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(slots=2)
+    first, second = begin_trial(engine), begin_trial(engine)
+    assert engine.next_job() is None
+    engine.finished(first)
+    assert begin_trial(engine) not in (first, second)
+
+
+def test_a_new_driver_goes_on_with_what_is_open_before_it_creates(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of()
+    first, second = begin_trial(engine), begin_trial(engine)
+    engine.evaluated(first, record(100, 0.5))
+    engine.finished(second)
+    engine = engine_of()
+    job = engine.next_job()
+    assert job is not None and job.trial == first
+    assert job.known == 100  # it need not tell of that again
+    assert len(engine.state.trials) == 2
+
+
+def test_a_driver_that_died_and_one_that_did_not_create_the_same(
+    engine_of: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine = engine_of(num_samples=8)
+    for _ in range(5):
+        engine.finished(begin_trial(engine))
+    here = engine.state
+    name = begin_trial(engine)
+    wanted = here.trials[name].params
+    lines = (tmp_path / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if f'"trial":"{name}"'.encode() not in line]
+    engine.ledger.close()
+    (tmp_path / "ledger.jsonl").write_bytes(b"".join(kept))
+    engine = engine_of(num_samples=8)
+    assert engine.state.trials[begin_trial(engine)].params == wanted
+
+
+def test_a_lost_machine_costs_attempts_and_in_the_end_the_trial(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=1, attempts=3)
+    for attempt in range(3):
+        name = begin_trial(engine)
+        assert engine.state.trials[name].attempts == attempt + 1
+        engine.lost(name, {"kind": "infrastructure", "reason": "its worker died"})
+    trial = engine.state.trials["t0000"]
+    assert (trial.status, trial.kind) == ("failed", "infrastructure")
+    assert sum("goes on from its last checkpoint" in line for line in engine.said) == 2
+    assert engine.draining is None and not engine.state.failures_in_a_row
+    engine.lost("t0000", None)  # told twice, as Ray does
+    assert begin_trial(engine) == "t0001"
+
+
+def test_failures_in_a_row_stop_the_search_and_a_success_between_does_not(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(num_samples=20, failures=3)
+    failed = {"kind": "code", "reason": "broke", "traceback": "Traceback"}
+    for how in (engine.failed, engine.failed, None, engine.failed, engine.failed):
+        name = begin_trial(engine)
+        engine.finished(name) if how is None else how(name, failed)
+        assert engine.draining is None
+    engine.failed(begin_trial(engine), failed)
+    assert engine.draining == FAILURES
+    assert engine.next_job() is None
+    # Whoever resumes has done something about it, so the count starts anew.
+    engine = engine_of(num_samples=20, failures=3)
+    engine.failed(begin_trial(engine), failed)
+    assert engine.draining is None
+
+
+def test_the_end_of_the_time_budget_drains(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(deadline=time.monotonic() - 1)
+    name = begin_trial(engine)
+    engine.tick()
+    assert engine.draining == TIME
+    engine.pulse(name, 64)
+    engine.paused(name)
+    assert engine.state.trials[name].paused and not engine.live
+    assert not engine.done
+
+
+def test_a_ledger_that_cannot_be_written_ends_the_search_in_good_order(
+    engine_of: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of()
+    name = begin_trial(engine)
+
+    def full(*args: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device", "ledger.jsonl")
+
+    monkeypatch.setattr(engine.ledger, "append", full)
+    assert engine.next_job() is None  # nothing starts that is not written down
+    assert isinstance(engine.fatal, OSError) and engine.draining == LEDGER
+    assert engine.evaluated(name, record(100, 0.5)) is False
+    engine.finished(name)
+    engine.failed(name, {"kind": "code", "reason": "broke"})
+    assert engine.state.trials[name].status == "open"
+
+
+def test_scores_that_are_no_numbers_fail_the_trial(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    name = begin_trial(engine)
+    assert engine.evaluated(name, record(100, float("nan"))) is False
+    assert engine.state.trials[name].kind == "metric"
+    assert not engine.state.trials[name].evaluations
+
+
+def test_a_trial_that_was_about_to_be_stopped_is_stopped_by_the_next_driver(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=3)  # without rungs, as if it died before it could judge
+    names = [begin_trial(engine) for _ in range(3)]
+    for name, score in zip(names, (0.9, 0.8, 0.1), strict=True):
+        engine.evaluated(name, record(100, score))
+    engine = engine_of(rungs=Rungs(100, 400, 2), slots=3)
+    stopped = [t.id for t in engine.state.trials.values() if t.status == "stopped"]
+    assert stopped == ["t0001", "t0002"]
+    assert engine.state.trials["t0001"].rung == 100
+
+
+def test_the_default_is_never_stopped_early(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(rungs=Rungs(100, 400, 2))
+    default, other = begin_trial(engine), begin_trial(engine)
+    assert engine.evaluated(other, record(100, 0.9))
+    assert engine.evaluated(default, record(100, 0.1))
+
+
+def test_a_new_driver_tidies_up_after_one_that_died_before_it_could(
+    engine_of: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine = engine_of(slots=1, keep=1)
+    name = begin_trial(engine)
+    for examples in (100, 200):
+        engine.evaluated(name, record(examples, examples / 1000))
+        place = tmp_path / "trials" / name / "checkpoints" / f"step-{examples:08d}"
+        (place / "state").mkdir(parents=True)
+        (place / "model").mkdir()
+    engine.ledger.append("finished", trial=name)  # and here it dies
+    engine_of(slots=1, keep=1)
+    found = sorted(p.name for p in (tmp_path / "trials" / name / "checkpoints").iterdir())
+    assert found == ["step-00000200"]
+    assert not list(tmp_path.rglob("state"))
+
+
+def test_repeats_come_after_the_search_and_once(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(num_samples=3, slots=1, confirm=(2, 3))
+    for score in (0.1, 0.9, 0.5):
+        name = begin_trial(engine)
+        engine.evaluated(name, record(400, score))
+        engine.finished(name)
+    assert not engine.done
+    repeats = []
+    while (job := engine.next_job()) is not None:
+        repeats.append((engine.state.trials[job.trial].of, job.settings["seed"]))
+        engine.evaluated(job.trial, record(400, 0.7))
+        engine.finished(job.trial)
+        engine = engine_of(num_samples=3, slots=1, confirm=(2, 3))  # dies after each
+    assert repeats == [("t0001", 4), ("t0001", 5), ("t0002", 4), ("t0002", 5)]
+    assert engine.done
+
+
+# --- a trial's records --------------------------------------------------------------------------
+
+
+def history(out: Path, *examples: int) -> None:
+    lines = [json.dumps(record(count, 0.5)) for count in examples]
+    (out / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+
+
+def told(out: Path, known: int, *records: dict[str, Any]) -> list[int]:
+    found = list(with_unheard(iter(records), out, known))
+    return [entry["examples"] for entry in found if not entry.get("pulse")]
+
+
+def test_what_was_saved_but_never_heard_is_told_first(tmp_path: Path) -> None:
+    history(tmp_path, 100, 200, 300)
+    pulse = {"pulse": True, "examples": 300}
+    assert told(tmp_path, 100, pulse, record(400, 0.5)) == [200, 300, 400]
+    assert told(tmp_path, 100) == [200, 300]  # the run was through
+    assert told(tmp_path, 300, pulse) == []
+
+
+def test_nothing_is_told_twice(tmp_path: Path) -> None:
+    history(tmp_path, 100, 200)  # the list has the first new record already
+    assert told(tmp_path, 100, record(200, 0.5), record(300, 0.5)) == [200, 300]
+    assert told(tmp_path / "new", 0, record(100, 0.5)) == [100]
+
+
+def test_a_folder_that_a_dying_worker_still_holds_is_waited_for(tmp_path: Path) -> None:
+    import fcntl
+    import threading
+
+    wait_until_free(tmp_path / "not there")
+    (tmp_path / ".lock").touch()
+    held = os.open(tmp_path / ".lock", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    threading.Timer(0.5, os.close, [held]).start()
+    began = time.monotonic()
+    wait_until_free(tmp_path)
+    assert 0.3 < time.monotonic() - began < 10
+
+
+def test_a_job_survives_its_journey() -> None:
+    job = Job("t0001", {"batch.sizes": [1, 2]}, "sample", None, "/x", 2, 300)
+    assert Job.from_config(job.as_config()) == job
+
+
+# --- what failed --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ZeroDivisionError("by zero"), "code"),
+        (InputError("data", ["gone"]), "code"),
+        (TrainingDiverged("step 3: the loss is nan"), "diverged"),
+        (MemoryError(), "memory"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (RuntimeError("shapes differ"), "code"),
+    ],
+)
+def test_failures_are_told_apart(error: Exception, kind: str) -> None:
+    found = failure(error)
+    assert found["kind"] == kind
+    assert found["reason"] and "\n" not in found["reason"]
+    assert bool(found["traceback"]) == (kind == "code")
+
+
+def test_a_dead_actor_is_no_fault_of_the_trial_unless_it_never_lived() -> None:
+    assert classify(RayActorError())["kind"] == "infrastructure"
+    assert classify(ValueError("in reset"))["kind"] == "code"
+    born_dead = ActorDiedError()
+    born_dead._actor_init_failed = True
+    assert classify(born_dead)["kind"] == "code"
+
+
+# --- the seam -----------------------------------------------------------------------------------
+
+
+class FakeEngine:
+    draining = None
+    done = False
+
+    def __init__(self) -> None:
+        self.live: dict[str, Any] = {}
+        self.heard: list[tuple[str, str]] = []
+
+    def lost(self, name: str, failure: Any) -> None:
+        self.heard.append(("lost", name))
+
+    def paused(self, name: str) -> None:
+        self.live.pop(name)
+        self.heard.append(("paused", name))
+
+
+def test_the_first_start_of_a_trial_is_not_taken_for_the_second() -> None:
+    engine: Any = FakeEngine()
+    scheduler = RungScheduler(engine)
+    old = SimpleNamespace(trial_id="t0001", status=Trial.ERROR, failure=None)
+    trials = [old]
+    scheduler.controller = SimpleNamespace(get_trials=lambda: trials)
+    scheduler.on_trial_error(None, old)  # type: ignore[arg-type]
+    # Started again, it runs under the same name while Ray keeps the old one, in error.
+    engine.live["t0001"] = None
+    trials.append(SimpleNamespace(trial_id="t0001", status=Trial.RUNNING, failure=None))
+    scheduler.settle()
+    scheduler.settle()
+    assert engine.heard == [("lost", "t0001")]
+    assert not scheduler.at_rest()
+    trials[1].status = Trial.PAUSED
+    assert scheduler.at_rest()
+    scheduler.settle()
+    scheduler.settle()
+    assert engine.heard == [("lost", "t0001"), ("paused", "t0001")]
+
+
+def test_ray_does_not_wait_for_trials_while_the_search_drains() -> None:
+    engine: Any = FakeEngine()
+    search = LedgerSearch(engine, None)
+    assert not search.is_finished()
+    engine.draining = "interrupted"
+    assert search.is_finished()
+
+
+def test_an_actor_that_is_dead_is_nowhere() -> None:
+    class Actor:
+        class where:
+            @staticmethod
+            def remote() -> Any:
+                raise RayActorError()
+
+    assert whereabouts(Actor()) == ("", None)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tuner.made_up_runs import begin, close, create, evaluate
+from tuner.keep import delete, drop_states, surplus, wanted
+from tuner.ledger import Ledger
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        begin(ledger)
+        yield ledger
+
+
+def trial(ledger: Ledger, *scores: float, end: str = "finished", **tasks: float) -> str:
+    name = create(ledger)
+    for number, score in enumerate(scores, 1):
+        evaluate(ledger, name, 100 * number, score, **tasks)
+    if end:
+        close(ledger, name, end)
+    return name
+
+
+def test_the_best_and_the_best_of_each_task_are_wanted(ledger: Ledger) -> None:
+    best = trial(ledger, 0.5, 0.9, 0.7, mood=0.1, near=0.1)
+    trial(ledger, 0.2, mood=0.2, near=0.2)
+    at_mood = trial(ledger, 0.3, mood=0.9, near=0.2)
+    second = trial(ledger, 0.8, mood=0.1, near=0.1)
+    at_near = trial(ledger, 0.1, mood=0.1, near=0.5)
+    assert wanted(ledger.state, 2) == {
+        best: {"c000200"},
+        second: {"c000100"},
+        at_mood: {"c000100"},
+        at_near: {"c000100"},
+    }
+
+
+def test_failed_and_open_trials_and_repeats_are_never_chosen(ledger: Ledger) -> None:
+    trial(ledger, 0.9, end="failed")
+    trial(ledger, 0.8, end="")
+    good = trial(ledger, 0.1, end="stopped")
+    repeat = create(ledger, number=None, origin="confirm", of=good)
+    evaluate(ledger, repeat, 100, 0.95)
+    close(ledger, repeat, "finished")
+    assert set(wanted(ledger.state, 5)) == {good}
+
+
+def test_the_default_is_kept_however_bad(ledger: Ledger) -> None:
+    default = create(ledger, number=None, origin="default", params={}, settings={})
+    evaluate(ledger, default, 100, 0.01)
+    close(ledger, default, "finished")
+    trial(ledger, 0.9)
+    assert default in wanted(ledger.state, 1)
+
+
+def checkpoint(run: Path, name: str, step: int) -> Path:
+    place = run / "trials" / name / "checkpoints" / f"step-{step:08d}"
+    (place / "model").mkdir(parents=True)
+    (place / "state").mkdir()
+    return place
+
+
+def test_surplus_is_what_closed_trials_have_on_disk_and_nobody_wants(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    failed = trial(ledger, 0.9, end="failed")
+    still = trial(ledger, 0.8, end="")
+    checkpoint(tmp_path, failed, 1)
+    checkpoint(tmp_path, still, 1)
+    assert surplus(ledger.state, tmp_path, 5) == {failed: ["step-00000001"]}
+
+
+def test_deleting_takes_the_model_with_the_last_checkpoint(tmp_path: Path) -> None:
+    for step in (1, 2):
+        checkpoint(tmp_path, "t0000", step)
+    place = tmp_path / "trials" / "t0000"
+    (place / "model").mkdir()
+    drop_states(place)
+    assert not list(place.rglob("state"))
+    delete(place, ["step-00000001"])
+    assert (place / "model").exists()
+    delete(place, ["step-00000002", "step-00000009"])
+    assert not (place / "model").exists()

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from model.errors import InputError
+from model.tasks import load_task_set
+from tuner.disk import Need, check_disk, disk_need, human, size_of
+from tuner.ray_session import HELD, PREFIX, scratch_folder, sweep
+from tuner.run_folder import (
+    changes,
+    code_fingerprint,
+    fingerprints,
+    own_folder,
+    read_run,
+    run_folder,
+    write_run,
+)
+from tuner.space import load_space
+
+
+@pytest.mark.parametrize("name", ["a", "run-1", "v1.2_final", "-x", "_", "x" * 64])
+def test_a_run_lies_directly_in_its_storage(name: str, tmp_path: Path) -> None:
+    assert run_folder(tmp_path, name).parent == tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", ".x", "../x", "a/b", "/etc/x", "a\\b", "x" * 65, "a b", "a\n", "ü", "x\0"],
+)
+def test_a_hostile_name_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot name a run"):
+        run_folder(tmp_path, name)
+
+
+def test_a_folder_that_stays_empty_goes_again(tmp_path: Path) -> None:
+    place = tmp_path / "a" / "b"
+    with pytest.raises(InputError), own_folder(place):
+        assert place.is_dir()
+        raise InputError("x", ["y"])
+    assert not (tmp_path / "a").exists() and tmp_path.exists()
+    with own_folder(place):
+        (place / "file").touch()
+    assert (place / "file").exists()
+    with own_folder(place):
+        pass
+    assert (place / "file").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be made"), own_folder(tmp_path / "file" / "x"):
+        pass
+
+
+def test_every_fingerprint_that_differs_is_named() -> None:
+    before = fingerprints("d", load_task_set("sample"), "tiny")
+    assert changes(before, before) == []
+    now = fingerprints("e", load_task_set("cs224n"), "minilm")
+    now["code"] = "other"
+    now["packages"] = {**now["packages"], "torch": "9.9"}
+    said = " ".join(changes(before, now))
+    for word in ("the data", "the task set", "the encoder", "the code", "is 9.9 now"):
+        assert word in said
+
+
+def test_the_code_has_one_fingerprint() -> None:
+    assert code_fingerprint() == code_fingerprint()
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    write_run(tmp_path, {"seed": 3}, {"data": "x"})
+    assert read_run(tmp_path)["asked"] == {"seed": 3}
+    (tmp_path / "run.yaml").write_text("seed: 3\n")
+    with pytest.raises(InputError, match="is this the folder of a run"):
+        read_run(tmp_path)
+
+
+# --- disk ---------------------------------------------------------------------------------------
+
+
+def test_the_estimate_grows_with_what_is_kept_and_run_at_once() -> None:
+    space = load_space("default", None, {"encoder.name": "tiny"})
+    one = disk_need(space, slots=1, keep=1)
+    assert disk_need(space, slots=3, keep=1).running == 3 * one.running
+    assert disk_need(space, slots=1, keep=4).kept == one.kept + 3 * one.model
+    assert one.peak == one.running + one.kept
+
+
+def test_a_disk_that_is_too_small_is_refused_with_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    real = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: real._replace(free=1000))
+    need = Need(model=400, state=800, running=1500, kept=500)
+    with pytest.raises(InputError, match=r"about 2.0 kB, and 1.0 kB are free"):
+        check_disk(need, tmp_path / "not" / "there")
+    # What the run has already is part of what it needs.
+    (tmp_path / "trials").mkdir()
+    (tmp_path / "trials" / "model").write_bytes(bytes(1000))
+    (tmp_path / "trials" / "again").hardlink_to(tmp_path / "trials" / "model")
+    assert size_of(tmp_path) == 1000
+    check_disk(need, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (23_000_000, "23 MB"), (4.2e12, "4.2 TB")],
+)
+def test_sizes_are_for_people(size: float, text: str) -> None:
+    assert human(int(size)) == text
+
+
+# --- scratch ------------------------------------------------------------------------------------
+
+
+def test_scratch_goes_with_its_search_and_with_the_next_after_a_crash(tmp_path: Path) -> None:
+    with scratch_folder() as mine:
+        abandoned = tmp_path / f"{PREFIX}dead"
+        abandoned.mkdir()
+        (abandoned / HELD).touch()
+        (abandoned / "session").touch()
+        foreign = tmp_path / f"{PREFIX}something"
+        foreign.mkdir()
+        sweep(tmp_path)
+        assert not abandoned.exists()
+        assert foreign.exists()  # nobody knows whose that is
+        sweep(mine.parent)
+        assert mine.exists()
+    assert not mine.exists()
+    with pytest.raises(RuntimeError), scratch_folder() as mine:
+        raise RuntimeError
+    assert not mine.exists()

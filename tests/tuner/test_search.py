@@ -1,0 +1,475 @@
+"""The search from end to end, on the tiny encoder; kills and signals are in test_search_faults."""
+
+from __future__ import annotations
+
+import os
+import pickletools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import yaml
+from optuna.trial import TrialState
+
+from model.checkpoint import checkpoints_in
+from model.errors import InputError
+from tests.model.cs224n_files import write_cs224n
+from tests.tuner.search_runs import (
+    ROOT,
+    SMALL,
+    MixedTrial,
+    RaisingTrial,
+    curves_of,
+    events,
+    open_study,
+    settings,
+    state_of,
+)
+from tuner import run_search
+from tuner.ray_session import PREFIX, short_temporary_folder
+from tuner.search import main
+from tuner.space import shipped_spaces
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[None]:
+    """One Ray for all searches of this file: a start takes longer than a search."""
+    from tuner.ray_session import ray_session
+
+    with ray_session(None):
+        yield
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def scratch_folders() -> set[Path]:
+    return set(short_temporary_folder().glob(f"{PREFIX}*"))
+
+
+# --- what comes out -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def searched(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A search with early stopping, repeats, and more trials than checkpoints to keep."""
+    storage = tmp_path_factory.mktemp("searched")
+    return run_search(
+        **settings(storage_path=storage, num_samples=12, keep=2, confirm=(2, 3), grace_examples=120)
+    )
+
+
+@pytest.mark.slow
+def test_run_search_returns_what_came_of_it(searched: Any) -> None:
+    assert searched.complete
+    assert searched.state.counts()["open"] == 0
+    assert len(searched.state.search_trials) == 12
+    assert searched.state.ended == "complete"
+    assert "12 of 12 trials" in searched.summary.text()
+    assert (searched.folder / "run.yaml").exists()
+
+
+@pytest.mark.slow
+def test_stopped_trials_are_pruned_with_their_curves(searched: Any) -> None:
+    study = open_study(searched.folder)
+    by_id = {trial.user_attrs["trial"]: trial for trial in study.trials}
+    stopped = [t for t in searched.state.search_trials if t.status == "stopped"]
+    assert stopped
+    for trial in stopped:
+        frozen = by_id[trial.id]
+        assert frozen.state == TrialState.PRUNED
+        curve = {e["examples"]: e["score"] for e in trial.evaluations}
+        assert frozen.intermediate_values == pytest.approx(curve)
+    assert {trial.state for trial in study.trials} <= {TrialState.PRUNED, TrialState.COMPLETE}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "evaluator",
+    [optuna.importance.FanovaImportanceEvaluator, optuna.importance.PedAnovaImportanceEvaluator],
+)
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_importance_takes_lists_in_its_stride(searched: Any, evaluator: Any) -> None:
+    study = open_study(searched.folder)
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator())
+    assert {"batch.sizes", "loss.weights", "optim.learning_rate"} <= set(found)
+
+
+@pytest.mark.slow
+def test_only_the_best_checkpoints_stay_and_without_their_states(searched: Any) -> None:
+    from tuner.keep import wanted
+
+    chosen = wanted(searched.state, 2)
+    found = {
+        trial: {p.name for p in checkpoints_in(searched.folder / "trials" / trial / "checkpoints")}
+        for trial in searched.state.trials
+    }
+    assert {trial: names for trial, names in found.items() if names} == chosen
+    assert 3 <= sum(map(len, chosen.values())) <= 2 + 3 + 1
+    assert not list(searched.folder.rglob("state"))
+    assert not list(searched.folder.rglob(".*.tmp")) + list(searched.folder.rglob(".*.old"))
+    removed = {
+        (e["trial"], c)
+        for e in events(searched.folder)
+        if e["event"] == "removed"
+        for c in e["checkpoints"]
+    }
+    assert removed
+    assert not removed & {(trial, name) for trial, names in found.items() for name in names}
+    best = searched.summary.places["best model"]
+    assert (best / "model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_the_best_are_run_again_outside_the_study(searched: Any) -> None:
+    repeats = searched.state.repeats
+    assert len(repeats) == 2 * 2  # two seeds besides the search's own
+    assert {trial.seed for trial in repeats} == {1, 2}
+    assert all(trial.status == "finished" and trial.number is None for trial in repeats)
+    originals = {trial.of for trial in repeats}
+    assert originals == {trial.id for trial in searched.state.ranked()[:2]}
+    studied = {trial.user_attrs["trial"] for trial in open_study(searched.folder).trials}
+    assert not studied & {trial.id for trial in repeats}
+    assert {repeated.trial for repeated in searched.summary.repeats} == originals
+    last = max(t.closed_order for t in searched.state.search_trials)
+    assert all(trial.order > last for trial in repeats)
+
+
+@pytest.mark.slow
+def test_actors_serve_one_trial_after_the_other(searched: Any) -> None:
+    started = [e for e in events(searched.folder) if e["event"] == "started"]
+    assert len(started) == 12 + 4
+    assert len({(e["node"], e["pid"]) for e in started}) <= min(os.cpu_count() or 1, 4)
+    assert all(e["pid"] for e in started)
+
+
+@pytest.mark.slow
+def test_nothing_in_the_folder_is_pickled(searched: Any) -> None:
+    kinds = {".yaml", ".jsonl", ".journal", ".json", ".safetensors", ".parquet", ".lock", ""}
+    for file in searched.folder.rglob("*"):
+        if file.is_file():
+            assert file.suffix in kinds, file
+            assert not is_pickle(file.read_bytes()), file
+
+
+def is_pickle(content: bytes) -> bool:
+    try:
+        for _ in pickletools.genops(content):
+            pass
+    except Exception:
+        return False
+    return content[:1] == b"\x80"
+
+
+# --- going on -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_is_not_started_twice_but_extended(ray: None, storage: Path) -> None:
+    first = settings(storage_path=storage, num_samples=2)
+    run_search(**first)
+    before = (storage / "default" / "ledger.jsonl").read_bytes()
+    with pytest.raises(InputError, match=r"2 of 2 trials done, 0 under way.*--resume"):
+        run_search(**first)
+    assert (storage / "default" / "ledger.jsonl").read_bytes() == before
+    curves = curves_of(storage / "default")
+    more = run_search(**{**first, "num_samples": 4}, resume=True)
+    assert len(more.state.trials) == 4 and more.complete
+    after = curves_of(storage / "default")
+    assert {name: after[name] for name in curves} == curves
+    assert (
+        yaml.safe_load((storage / "default" / "run.yaml").read_text())["asked"]["num_samples"] == 4
+    )
+    # And once more with nothing to do.
+    again = run_search(storage_path=storage, resume=True, quiet=True)
+    assert again.complete and again.state.starts == 3
+
+
+@pytest.mark.slow
+def test_resume_names_what_changed(
+    ray: None, storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_search(**settings(storage_path=storage, num_samples=1))
+    again = ["--storage-path", str(storage), "--resume", "-q"]
+
+    def refused(*flags: str) -> str:
+        assert main([*again, *flags]) == 2
+        return capsys.readouterr().err
+
+    assert "--sampler was 'tpe' and is 'gp' now" in refused("--sampler", "gp")
+    assert "--seed was 0 and is 7 now" in refused("--seed", "7")
+    assert "--encoder was 'tiny'" in refused("--encoder", "minilm")
+    assert "--sampler" in refused("--sampler", "gp", "--force")  # not a matter of force
+    run = storage / "default" / "run.yaml"
+    whole = run.read_text()
+    for key, words in (
+        ("data", "the data changed"),
+        ("tasks", "the task set changed"),
+        ("code", "the code changed"),
+        ("encoder", "the encoder changed"),
+    ):
+        data = yaml.safe_load(whole)
+        data["fingerprints"][key] = "other"
+        run.write_text(yaml.safe_dump(data))
+        said = refused()
+        assert words in said and "--force" in said
+    data = yaml.safe_load(whole)
+    data["fingerprints"]["packages"]["torch"] = "1.0"
+    run.write_text(yaml.safe_dump(data))
+    assert "torch was 1.0 and is" in refused()
+    assert main([*again, "--force"]) == 0
+    space = storage / "default" / "space.yaml"
+    space.write_text(space.read_text().replace("- 0.001", "- 0.002"))
+    assert "the search space changed" in refused()
+    run.write_text("asked: 3\n")
+    assert "is this the folder of a run?" in refused()
+
+
+# --- faults of trials ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_trials_that_fail_are_told_apart_and_the_search_goes_on(
+    ray: None, storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tuner.trial.SearchTrial", MixedTrial)
+    result = run_search(**settings(storage_path=storage, num_samples=7, quiet=False))
+    trials = result.state.trials
+    assert result.complete
+    kinds = {name: trial.kind for name, trial in trials.items() if trial.status == "failed"}
+    assert kinds == {"t0001": "code", "t0002": "diverged", "t0003": "memory", "t0004": "metric"}
+    assert "ZeroDivisionError: by t0001" in trials["t0001"].reason
+    assert "Traceback" in trials["t0001"].traceback
+    assert "no room for the batch" in trials["t0003"].reason
+    assert "not a finite number" in trials["t0004"].reason
+    assert all(trials[name].status in ("finished", "stopped") for name in ("t0005", "t0006"))
+    by_id = {trial.user_attrs["trial"]: trial for trial in open_study(result.folder).trials}
+    for name, kind in kinds.items():
+        assert by_id[name].state == TrialState.FAIL
+        assert by_id[name].user_attrs["kind"] == kind
+        assert by_id[name].user_attrs["reason"] == trials[name].reason
+    said = capsys.readouterr().out
+    assert "t0001 failed (code): ZeroDivisionError" in said
+    assert "t0003 failed (memory)" in said
+    assert len({e["pid"] for e in events(result.folder) if e["event"] == "started"}) <= 2 + 2
+
+
+@pytest.mark.slow
+def test_five_failures_in_a_row_stop_the_search_and_show_the_first(
+    ray: None, storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tuner.trial.SearchTrial", RaisingTrial)
+    flags = [*SMALL, "--storage-path", str(storage), "--max-concurrent-trials", "2"]
+    began = time.monotonic()
+    assert main([*flags, "--num-samples", "12"]) == 1
+    assert time.monotonic() - began < 60
+    state = state_of(storage / "default")
+    assert state.ended == "failures"
+    assert 5 <= state.counts()["failed"] <= 6
+    said = capsys.readouterr().err
+    assert "trials failed in a row; the first, t000" in said
+    assert said.count("Traceback (most recent call last)") == 1
+    assert "--resume" in said
+    # Mended, it goes on: five more would have to fail.
+    monkeypatch.undo()
+    assert main([*flags, "--num-samples", "7", "--resume"]) == 0
+    assert state_of(storage / "default").counts()["open"] == 0
+
+
+@pytest.mark.slow
+def test_the_time_budget_drains_and_ends_well(
+    ray: None, storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [*SMALL, "--storage-path", str(storage), "--num-samples", "400", "-q"]
+    assert main([*flags, "--time-budget-s", "8"]) == 0
+    state = state_of(storage / "default")
+    assert state.ended == "time"
+    paused = {trial.id for trial in state.trials.values() if trial.paused}
+    started = {e["trial"] for e in events(storage / "default") if e["event"] == "started"}
+    assert {trial.id for trial in state.open_trials} & started == paused
+    said = capsys.readouterr()
+    assert "search default on sample" in said.out
+    assert "python -m tuner.search --resume --name default" in said.err
+
+
+# --- ways to search -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["random", "gp", "nsga2", "cmaes"])
+def test_every_sampler_searches(ray: None, storage: Path, sampler: str) -> None:
+    if sampler == "cmaes":
+        pytest.importorskip("cmaes")
+    more = {"num_samples": 8 if sampler == "gp" else 4, "early_stopping": sampler != "gp"}
+    small = settings(storage_path=storage, sampler=sampler, max_examples=96, **more)
+    result = run_search(**small)
+    assert result.complete and len(result.state.trials) == more["num_samples"]
+    if sampler == "gp":
+        assert result.state.counts()["finished"] == more["num_samples"]
+
+
+@pytest.mark.slow
+def test_several_objectives_give_a_front(ray: None, storage: Path) -> None:
+    goals = ("sentiment", "paraphrase")
+    result = run_search(**settings(storage_path=storage, num_samples=4, objectives=goals))
+    study = open_study(result.folder)
+    assert study.metric_names == list(goals)
+    assert len(study.best_trials) >= 1
+    assert result.summary.front
+    assert all(set(values) == set(goals) for _, values in result.summary.front)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(shipped_spaces()))
+def test_dry_run_takes_a_step_of_every_shipped_space(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_cs224n(tmp_path / "data", rows=80)
+    flags = ["--space", name, "--encoder", "tiny", "--dry-run", "--storage-path", str(tmp_path)]
+    # One names layers of its twelve, of which the tiny encoder has two.
+    layers = [f"optim.layer_scale.layers.{task}=[0]" for task in ("sst", "para", "sts")]
+    if "layer_scale" in shipped_spaces()[name].read_text():
+        flags += [part for layer in layers for part in ("--set", layer)]
+    assert main([*flags, "--data", str(data)]) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert "parameter" in said and "the most expensive configuration fits" in said
+    assert [p.name for p in tmp_path.iterdir()] == ["data"]
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_help_is_quick_and_has_three_examples() -> None:
+    began = time.monotonic()
+    code = "import sys; from tuner.search import main\ntry:\n main(['--help'])\nfinally:\n"
+    code += " print([m for m in ('torch', 'ray', 'optuna', 'transformers') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert time.monotonic() - began < 5  # 0.2 s on an idle machine
+    assert done.returncode == 0
+    assert done.stdout.rstrip().endswith("[]")
+    assert (
+        done.stdout.count("python -m tuner.search ") + done.stdout.count("python -m tuner.search\n")
+        >= 3
+    )
+    for group in ("what to search", "how to search", "where to run"):
+        assert group in done.stdout
+
+
+BAD = {
+    "--num-samples 0": "--num-samples is 0; it must be at least 1",
+    "--max-examples -5": "--max-examples is -5; it must be at least 1",
+    "--grace-examples 500 --max-examples 100": "--grace-examples 500 is above --max-examples 100",
+    "--reduction-factor 1": "--reduction-factor is 1; it must be above 1",
+    "--keep 0": "--keep is 0; it must be at least 1",
+    "--seed -1": "--seed is -1",
+    "--objectives sentimnt": "did you mean 'sentiment'?",
+    "--objectives sentiment,sentiment": "name each one once",
+    "--objectives overall,sentiment --sampler cmaes": "takes one objective",
+    "--confirm 3": "'3' is not NxS",
+    "--confirm 3x1": "repeats nothing",
+    "--time-budget-s 0": "--time-budget-s is 0; it must be above 0",
+    "--time-budget-s nan": "--time-budget-s is nan",
+    "--max-concurrent-trials 0": "--max-concurrent-trials is 0; it must be at least 1",
+    "--cpus-per-trial -1": "--cpus-per-trial is -1; it must be above 0",
+    "--gpus-per-trial -1": "--gpus-per-trial is -1; it must be 0 or more",
+    "--space defualt": "did you mean 'default'?",
+    "--space nowhere.yaml": "no such file",
+    "--tasks nothing": "nothing",
+    "--encoder ./nowhere": "nowhere",
+    "--data /nowhere/at/all --tasks cs224n": "/nowhere/at/all",
+    "--set optim.lerning_rate=1": "did you mean 'optim.learning_rate'?",
+    "--set nonsense": "nonsense",
+    "--force": "--force goes with --resume",
+    "--resume": "no search of this name to resume",
+    "--name ../x": "'../x' cannot name a run",
+    "--name /tmp/x": "'/tmp/x' cannot name a run",
+    "--name .hidden": "no '.' at the start",
+    f"--name {'x' * 65}": "up to 64 letters",
+}
+
+
+@pytest.mark.parametrize("flags", BAD)
+def test_bad_flags_are_refused_and_leave_nothing(
+    flags: str, storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "cmaes" in flags:
+        pytest.importorskip("cmaes")
+    encoder = [] if "--encoder" in flags else ["--encoder", "tiny"]
+    assert main(["--storage-path", str(storage), *encoder, *flags.split()]) == 2
+    said = capsys.readouterr().err
+    assert BAD[flags] in said
+    assert "Traceback" not in said
+    assert not storage.exists()
+    assert not list(storage.parent.iterdir())
+
+
+@pytest.mark.parametrize("flags", ["--sampler annealing", "--num-samples many", "--colour red"])
+def test_flags_that_are_none_are_refused(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(flags.split())
+    assert ended.value.code == 2
+    assert flags.split()[0] in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [("--cpus-per-trial 5000", "but there are"), ("--gpus-per-trial 64", "GPUs")],
+)
+def test_what_the_machine_lacks_is_refused_and_leaves_nothing(
+    ray: None, flags: str, message: str, storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = scratch_folders()
+    assert main(["--storage-path", str(storage), "--encoder", "tiny", *flags.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert not storage.exists()
+    assert scratch_folders() <= before
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_too_small_is_refused_beforehand(
+    ray: None, storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    real = shutil.disk_usage(storage.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: real._replace(free=3_000_000))
+    assert main(["--storage-path", str(storage), "--encoder", "tiny"]) == 2
+    said = capsys.readouterr().err
+    assert "the search needs about" in said and "3.0 MB are free here" in said
+    assert not storage.exists()
+
+
+def test_an_argument_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="'num_sample' is not one; did you mean 'num_samples'"):
+        run_search(num_sample=3)
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(
+    storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (storage / "default").mkdir(parents=True)
+    (storage / "default" / "thesis.tex").write_text("mine")
+    assert main(["--storage-path", str(storage), "--encoder", "tiny"]) == 2
+    assert "not a run's folder (it has thesis.tex)" in capsys.readouterr().err
+    assert [p.name for p in (storage / "default").iterdir()] == ["thesis.tex"]
+
+
+def test_what_was_asked_survives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tuner.asked import Asked
+
+    monkeypatch.chdir(tmp_path)
+    asked = Asked(space="mine.yaml", data="data", objectives=("a", "b"), confirm=(3, 3))
+    assert asked.space == str(tmp_path / "mine.yaml") and asked.data == str(tmp_path / "data")
+    written = yaml.safe_load(yaml.safe_dump(asked.to_dict()))
+    assert Asked.from_dict(written) == asked
+    assert Asked.from_dict({**written, "from_the_future": 1}) == asked
+    assert replace(asked, space="default").space == "default"

@@ -1,0 +1,75 @@
+"""What a search is asked to do, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What defines a search. On --resume it comes from run.yaml and must not change."""
+
+    space: str = "default"
+    tasks: str | None = None
+    data: str | None = None
+    encoder: str | None = None
+    set: dict[str, Any] = field(default_factory=dict)
+    sampler: str = "tpe"
+    objectives: tuple[str, ...] = ("overall",)
+    seed: int = 0
+    num_samples: int = 12
+    max_examples: int | None = None
+    grace_examples: int | None = None
+    reduction_factor: float = 2.0
+    early_stopping: bool = True
+    keep: int = 5
+    confirm: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        # A run may be resumed from another folder, so what is a path must hold there.
+        for name in ("space", "tasks", "data", "encoder"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, settled(name, str(value)))
+        for name in ("objectives", "confirm"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Asked:
+        known = {item.name for item in fields(cls)}
+        return cls(**{key: value for key, value in data.items() if key in known})
+
+
+def settled(name: str, value: str) -> str:
+    """A path made absolute; a shipped name or a Hub id as it is."""
+    is_path = name == "data" or value.endswith((".yaml", ".yml")) or value.startswith(".")
+    if is_path or (name == "encoder" and Path(value).is_dir()):
+        return str(Path(value).absolute())
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """Where and on what it runs; may differ from start to start."""
+
+    name: str | None = None
+    storage_path: Path = Path("runs")
+    resume: bool = False
+    force: bool = False
+    time_budget_s: float | None = None
+    max_concurrent_trials: int | None = None
+    cpus_per_trial: float | None = None
+    gpus_per_trial: float | None = None
+    address: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "storage_path", Path(self.storage_path))

@@ -1,0 +1,127 @@
+"""What is wrong with a search as asked, found before anything is written or started."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model.errors import InputError, suggest
+from tuner.asked import Asked, How
+from tuner.ledger import read_events
+from tuner.run_folder import LEDGER, changes, read_run
+from tuner.run_state import RunState
+from tuner.space import Space
+from tuner.study import make_sampler
+
+# May be changed on the way without making it another search.
+FREE = ("num_samples", "confirm", "keep")
+
+
+def check_asked(asked: Asked, space: Space) -> None:
+    known = ["overall", *space.task_set.names]
+    faults = [
+        f"--objectives: '{goal}' is not one; {suggest(goal, known)}"
+        for goal in asked.objectives
+        if goal not in known
+    ]
+    if not asked.objectives or len(set(asked.objectives)) < len(asked.objectives):
+        faults.append("--objectives: name each one once, as in sentiment,paraphrase")
+    least = {"num_samples": 1, "max_examples": 1, "grace_examples": 1, "keep": 1, "seed": 0}
+    for name, low in least.items():
+        value = getattr(asked, name)
+        if value is not None and value < low:
+            faults.append(f"{flag(name)} is {value}; it must be at least {low}")
+    factor = asked.reduction_factor
+    if not (math.isfinite(factor) and factor > 1):
+        faults.append(f"--reduction-factor is {factor:g}; it must be above 1")
+    grace, most = asked.grace_examples, asked.max_examples
+    if grace is not None and most is not None and grace > most > 0:
+        faults.append(f"--grace-examples {grace} is above --max-examples {most}; lower it")
+    if faults:
+        raise InputError("search", faults)
+    make_sampler(asked.sampler, 0, objectives=len(asked.objectives))
+
+
+def check_how(how: How) -> None:
+    """As far as can be told without knowing the machine."""
+    faults = []
+    if how.max_concurrent_trials is not None and how.max_concurrent_trials < 1:
+        fault = f"--max-concurrent-trials is {how.max_concurrent_trials}; it must be at least 1"
+        faults.append(fault)
+    for name, may_be_zero in (
+        ("time_budget_s", False),
+        ("cpus_per_trial", False),
+        ("gpus_per_trial", True),
+    ):
+        value = getattr(how, name)
+        if value is None:
+            continue
+        if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
+            bound = "0 or more" if may_be_zero else "above 0"
+            faults.append(f"{flag(name)} is {value:g}; it must be {bound}")
+    if how.force and not how.resume:
+        faults.append("--force goes with --resume; it never overwrites a run")
+    if faults:
+        raise InputError("search", faults)
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def refuse_or_allow(folder: Path, how: How) -> None:
+    there = (folder / LEDGER).exists()
+    if there and not how.resume:
+        remedy = "go on with the same command and --resume, or give another --name"
+        raise InputError(str(folder), [f"holds a search already ({describe(folder)}); {remedy}"])
+    if how.resume and not there:
+        found = sorted(p.parent.name for p in folder.parent.glob(f"*/{LEDGER}"))
+        held = f"there are: {', '.join(found)}" if found else "there are no searches in it"
+        fault = f"no search of this name to resume in {folder.parent}; {held}"
+        raise InputError(str(folder), [fault])
+    if folder.exists() and not folder.is_dir():
+        raise InputError(str(folder), ["is a file; give another --name"])
+    if not there and folder.exists():
+        strange = sorted(p.name for p in folder.iterdir() if p.name not in OURS)
+        if strange:
+            fault = f"is not empty and not a run's folder (it has {', '.join(strange[:3])})"
+            raise InputError(str(folder), [f"{fault}; give another --name"])
+
+
+# What a search that died before its first event may have left.
+OURS = ("run.yaml", "space.yaml", "lock")
+
+
+def describe(folder: Path) -> str:
+    state = RunState.from_events(read_events(folder / LEDGER, lambda line: None), lambda line: None)
+    counts = state.counts()
+    done = sum(counts.values()) - counts["open"]
+    return f"{done} of {state.num_samples} trials done, {counts['open']} under way"
+
+
+def check_unchanged(
+    folder: Path,
+    asked: Asked,
+    prints: Mapping[str, Any],
+    *,
+    space_changed: bool,
+    force: bool,
+) -> None:
+    """A run goes on as it began. More trials may be asked for; the rest must be the same."""
+    before = read_run(folder)
+    was, now = Asked.from_dict(before["asked"]).to_dict(), asked.to_dict()
+    faults = [
+        f"{flag(key)} was {was[key]!r} and is {now[key]!r} now"
+        for key in now
+        if key not in FREE and was[key] != now[key]
+    ]
+    remedy = "put it back as it was, or start a new run with another --name"
+    if not force:
+        if space_changed and not faults:
+            faults.append("the search space changed since the run began (its copy: space.yaml)")
+        faults += changes(before["fingerprints"], prints)
+        remedy += "; --force goes on in spite of changed data, code or packages"
+    if faults:
+        raise InputError(str(folder), [*faults, remedy])

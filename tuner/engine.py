@@ -1,0 +1,297 @@
+"""What a search does next, decided from the ledger alone. Knows nothing of Ray.
+
+The seam with Ray (`tuner.seam`) reports what happened and asks what to do; every answer is in the
+ledger before it is given, so a search that dies at any moment goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from model.tasks import TaskSet
+from tuner.keep import delete, drop_states, surplus
+from tuner.ledger import Ledger, faults_of
+from tuner.run_state import TrialState, Warn, merit, objective_value
+from tuner.rungs import Rungs, reports_of
+from tuner.space import Space
+from tuner.study import suggest_next
+from tuner.study_file import StudyFile
+from tuner.trial import Job
+
+DEFAULT, START, SAMPLED, CONFIRM = "default", "start_from", "sampler", "confirm"
+# Why a search stops before all is done.
+INTERRUPTED, TIME, FAILURES, LEDGER = "interrupted", "time", "failures", "ledger"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far the search goes, and what it keeps."""
+
+    num_samples: int
+    max_examples: int
+    eval_every: int
+    slots: int
+    threads: int
+    keep: int = 5
+    confirm: tuple[int, int] = (0, 0)  # the best N, over S seeds each
+    attempts: int = 4  # starts of one trial before a lost machine counts against it
+    failures: int = 5  # trials failed in a row before the search stops
+    deadline: float | None = None  # time.monotonic() by which to stop
+
+
+@dataclass
+class Live:
+    """A trial that is running now."""
+
+    trial: str
+    began: float
+    examples: int = 0
+    host: str = ""
+    pid: int | None = None
+
+
+@dataclass
+class Engine:
+    ledger: Ledger
+    space: Space
+    tasks: TaskSet
+    folder: Path
+    data: Path | None
+    limits: Limits
+    extra: Mapping[str, Any]  # settings that the command decides: encoder, budget
+    rungs: Rungs | None
+    study: StudyFile
+    warn: Warn
+    log: Warn
+    live: dict[str, Live] = field(default_factory=dict)
+    draining: str | None = None
+    fatal: Exception | None = None
+
+    def __post_init__(self) -> None:
+        if self.rungs is not None:
+            decisions = self.rungs.replay(reports_of(self.ledger.state))
+            for trial, decision in decisions.items():  # about to be stopped when the driver died
+                state = self.ledger.state.trials[trial]
+                if state.status == "open" and state.origin != DEFAULT:
+                    self._stop(state, state.examples, decision.rung or 0, decision.reason)
+        for trial in self.state.trials.values():  # closed, and its driver died before tidying
+            if trial.status != "open":
+                drop_states(self.folder / "trials" / trial.id)
+        self.tidy()
+
+    # --- what to do next --------------------------------------------------------------------
+
+    @property
+    def state(self) -> Any:
+        return self.ledger.state
+
+    @property
+    def done(self) -> bool:
+        return not self.state.open_trials and self.state.missing == 0 and not self._repeats_due()
+
+    def next_job(self) -> Job | None:
+        """A trial to start, or None while there is nothing to do or no slot."""
+        if self.draining or self.fatal or len(self.live) >= self.limits.slots:
+            return None
+        waiting = [trial for trial in self.state.open_trials if trial.id not in self.live]
+        trial = waiting[0] if waiting else self._create()
+        if trial is None:
+            return None
+        self.live[trial.id] = Live(trial.id, time.monotonic(), trial.examples)
+        return self._job(trial)
+
+    def _create(self) -> TrialState | None:
+        if self.state.missing:
+            return self._create_search_trial()
+        repeats = self._repeats_due()
+        if not repeats:
+            return None
+        of, seed = repeats[0]
+        original = self.state.trials[of]
+        return self._created(None, {}, original.settings, CONFIRM, seed, of=of)
+
+    def _create_search_trial(self) -> TrialState | None:
+        seed = self.state.seed
+        known = self.space.start_from
+        number = self.state.next_number
+        if not any(trial.origin == DEFAULT for trial in self.state.search_trials):
+            # Outside the study: the default may lie outside the space that is searched.
+            return self._created(None, {}, {}, DEFAULT, seed)
+        fixed = self.space.params(known[number]) if number < len(known) else None
+        found = suggest_next(self.state, self.space, fixed)
+        origin = START if fixed else SAMPLED
+        return self._created(found.number, found.params, found.settings, origin, seed)
+
+    def _created(
+        self,
+        number: int | None,
+        params: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        origin: str,
+        seed: int,
+        of: str | None = None,
+    ) -> TrialState | None:
+        name = self.state.next_id
+        written = self._write(
+            "created",
+            trial=name,
+            number=number,
+            params=dict(params),
+            settings=dict(settings),
+            origin=origin,
+            of=of,
+            seed=seed,
+        )
+        if written is None:
+            return None
+        trial: TrialState = self.state.trials[name]
+        self._show(trial)
+        return trial
+
+    def _repeats_due(self) -> list[tuple[str, int]]:
+        """(trial, seed) of the repeats still to be created, once the search itself is through."""
+        best, seeds = self.limits.confirm
+        if not best or self.state.missing or any(not t.is_repeat for t in self.state.open_trials):
+            return []
+        there = {(trial.of, trial.seed) for trial in self.state.repeats}
+        wanted = [
+            (trial.id, self.state.seed + offset)
+            for trial in self.state.ranked()[:best]
+            for offset in range(1, seeds)  # the search's own seed is one of them
+        ]
+        return [pair for pair in wanted if pair not in there]
+
+    def _job(self, trial: TrialState) -> Job:
+        extra = {**self.extra, "seed": trial.seed}
+        config = self.space.config(trial.settings, self.tasks, extra)
+        return Job(
+            trial=trial.id,
+            settings=config.to_flat(),
+            tasks=self.tasks.origin,
+            data=None if self.data is None else str(self.data),
+            out=str(self.folder / "trials" / trial.id),
+            threads=self.limits.threads,
+            known=trial.examples,
+        )
+
+    # --- what happened ----------------------------------------------------------------------
+
+    def started(self, name: str, host: str, pid: int | None) -> None:
+        trial = self.state.trials[name]
+        if live := self.live.get(name):
+            live.host, live.pid = host, pid
+        self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid)
+        again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
+        self.log(f"{name} started ({trial.origin}{again}): {self.describe(trial)}")
+
+    def pulse(self, name: str, examples: int) -> None:
+        if live := self.live.get(name):
+            live.examples = examples
+
+    def evaluated(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Take an evaluation in. False if the trial is to stop."""
+        self.pulse(name, int(record["examples"]))
+        trial = self.state.trials[name]
+        values = {goal: objective_value(record, goal) for goal in self.state.objectives}
+        event = {**record, "trial": name, "values": values}
+        if faults := faults_of("evaluated", event):  # a loss or metric that is not a number
+            self.failed(name, {"kind": "metric", "reason": "; ".join(faults)})
+            return False
+        if self._write("evaluated", **event) is None:
+            return False
+        self._show(trial)
+        if self.rungs is None or trial.is_repeat:
+            return True
+        score = merit(record, self.state.objectives)
+        decision = self.rungs.report(name, int(record["examples"]), score)
+        if not decision.stop or trial.origin == DEFAULT:  # the default is there to compare with
+            return True
+        self._stop(trial, int(record["examples"]), decision.rung or 0, decision.reason)
+        return False
+
+    def _stop(self, trial: TrialState, examples: int, rung: int, reason: str) -> None:
+        self._write("stopped", trial=trial.id, examples=examples, rung=rung, reason=reason)
+        self._closed(trial, f"stopped early: {reason}")
+
+    def finished(self, name: str) -> None:
+        if self._write("finished", trial=name) is not None:
+            best = self.state.trials[name].best()
+            said = f"overall {best['score']:.3f}" if best else "no evaluation"
+            self._closed(self.state.trials[name], f"finished: {said}")
+
+    def failed(self, name: str, failure: Mapping[str, str]) -> None:
+        if self._write("failed", trial=name, **{"traceback": "", **failure}) is None:
+            return
+        self._closed(self.state.trials[name], f"failed ({failure['kind']}): {failure['reason']}")
+        if len(self.state.failures_in_a_row) >= self.limits.failures:
+            self.drain(FAILURES)
+
+    def lost(self, name: str, failure: Mapping[str, str] | None) -> None:
+        """The trial's actor is gone. A lost machine costs the trial an attempt, not its life."""
+        trial = self.state.trials[name]
+        failure = failure or {"kind": "infrastructure", "reason": "its worker died"}
+        self.live.pop(name, None)
+        if trial.status != "open":
+            return
+        if failure["kind"] != "infrastructure" or trial.attempts >= self.limits.attempts:
+            self.failed(name, failure)
+        else:
+            self.warn(f"{name}: {failure['reason'][:120]}; it goes on from its last checkpoint")
+
+    def paused(self, name: str) -> None:
+        live = self.live.pop(name, None)
+        self._write("paused", trial=name, examples=live.examples if live else 0)
+
+    def _closed(self, trial: TrialState, said: str) -> None:
+        self.live.pop(trial.id, None)
+        self._show(trial)
+        self.log(f"{trial.id} {said}")
+        drop_states(self.folder / "trials" / trial.id)
+        self.tidy()
+
+    def _show(self, trial: TrialState) -> None:
+        if trial.number is not None:  # the default and repeats are no part of the study
+            self.study.update(trial)
+
+    def tidy(self) -> None:
+        """Delete the checkpoints that nothing needs; said in the ledger first."""
+        for name, checkpoints in surplus(self.state, self.folder, self.limits.keep).items():
+            self._write("removed", trial=name, checkpoints=checkpoints)
+            delete(self.folder / "trials" / name, checkpoints)
+
+    # --- stopping ---------------------------------------------------------------------------
+
+    def drain(self, reason: str) -> None:
+        """Start nothing more, save what runs, and stop."""
+        self.draining = self.draining or reason
+
+    def tick(self) -> None:
+        deadline = self.limits.deadline
+        if deadline is not None and time.monotonic() > deadline:
+            self.drain(TIME)
+
+    def _write(self, event: str, **fields: Any) -> Any:
+        """A ledger that cannot be written ends the search in good order, not in a callback."""
+        if self.fatal is not None:
+            return None
+        try:
+            return self.ledger.append(event, **fields)
+        except (OSError, ValueError) as error:
+            self.fatal = error
+            self.drain(LEDGER)
+            return None
+
+    def describe(self, trial: TrialState) -> str:
+        if trial.origin == DEFAULT:
+            return "the default configuration"
+        if trial.origin == CONFIRM:
+            return f"{trial.of} again with seed {trial.seed}"
+        parts = []
+        for key, value in trial.params.items():
+            shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+            parts.append(f"{key.split('.', 1)[-1]}={shown}")
+        return " ".join(parts)

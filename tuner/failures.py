@@ -1,0 +1,34 @@
+"""Telling what failed: the trial's own doing, or the machine under it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray.exceptions import RayActorError
+from ray.tune.experiment import Trial
+
+
+class SearchRayTrial(Trial):
+    """Ray's record of a trial that never retries by itself: the search decides, from the ledger.
+
+    Stock Ray counts a lost machine like a bug, and retries a bug like a lost machine.
+    """
+
+    failure: dict[str, str] | None = None
+
+    def handle_error(self, exc: Any = None) -> None:
+        self.failure = classify(exc)
+
+    def should_recover(self) -> bool:
+        return False
+
+
+def classify(error: Any) -> dict[str, str]:
+    """An actor that died is infrastructure, unless it could not even be set up."""
+    lost = isinstance(error, RayActorError) and not getattr(error, "actor_init_failed", False)
+    text = " ".join(str(error).split())
+    if lost and "out of memory" in text.lower():  # Ray's memory monitor ended the worker
+        return {"kind": "memory", "reason": text[:500], "traceback": ""}
+    if lost:
+        return {"kind": "infrastructure", "reason": f"its worker died: {text}"[:500]}
+    return {"kind": "code", "reason": text[:500], "traceback": str(error)}

@@ -1,0 +1,138 @@
+"""Ray, started quietly for one search and gone with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # not on this system; then nothing is ever taken for abandoned
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX = "stockpot-"
+HELD = "held"  # locked by the kernel for as long as its driver lives
+PATIENCE = 5.0  # seconds for Ray's processes to let go of their files
+QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_MAX_PENDING_TRIALS_PG": "64",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+# Ray's own answer to Ctrl-C is to break off, with every running trial's work since its last
+# checkpoint; ours is to save them first.
+NEEDED = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}
+
+
+@dataclass(frozen=True)
+class Session:
+    cpus: float
+    gpus: float
+    scratch: Path  # for what Ray writes about its trials, pickled, never read
+
+
+@contextmanager
+def ray_session(address: str | None) -> Iterator[Session]:
+    """A Ray of our own, or the cluster at `address`. One that runs already is used and left."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    os.environ.update(NEEDED)
+    import ray
+
+    with scratch_folder() as scratch:
+        mine = not ray.is_initialized()
+        if mine:
+            start(ray, address, scratch)
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        try:
+            total = ray.cluster_resources()
+            yield Session(float(total.get("CPU", 1)), float(total.get("GPU", 0)), scratch)
+        finally:
+            if mine:
+                ray.shutdown()
+
+
+def start(ray: Any, address: str | None, scratch: Path) -> None:
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        # Its sockets and logs go with the scratch folder, not into the one that all Rays share.
+        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        options |= {"_temp_dir": str(scratch / "ray")}
+    try:
+        ray.init(address=address or "local", **options)
+    except (ConnectionError, ValueError) as error:
+        if address is None:
+            raise
+        reason = " ".join(str(error).split())[:200]
+        fault = f"no Ray cluster answers at '{address}' ({reason})"
+        raise InputError("--address", [f"{fault}; start one with: ray up cluster.yaml"]) from None
+
+
+# --- scratch ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder that goes when the block ends, with those that killed drivers left behind."""
+    place = short_temporary_folder()
+    sweep(place)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    handle = os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(handle)
+        yield folder
+    finally:
+        os.close(handle)
+        remove(folder)
+
+
+def short_temporary_folder() -> Path:
+    """Where Ray itself keeps its sessions: the path of a socket must not exceed 107 bytes."""
+    usual = Path(tempfile.gettempdir())
+    return usual if len(str(usual)) <= 20 else Path("/tmp")
+
+
+def sweep(place: Path) -> None:
+    """Remove the scratch of drivers that are gone. Never that of one that lives."""
+    for folder in place.glob(f"{PREFIX}*"):
+        try:
+            handle = os.open(folder / HELD, os.O_RDWR)
+        except OSError:
+            continue  # not ours to judge
+        try:
+            if _lock(handle):
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(handle)
+
+
+def remove(folder: Path) -> None:
+    """Ray's processes write their last lines while they die, so once may not be enough."""
+    deadline = time.monotonic() + PATIENCE
+    while folder.exists() and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            time.sleep(0.1)
+
+
+def _lock(handle: int) -> bool:
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,139 @@
+"""A run's folder: its name, what was asked of it, and the fingerprints it must be resumed with.
+
+<storage>/<name>/
+  run.yaml         what was asked, resolved; fingerprints
+  space.yaml       the search space as it was
+  ledger.jsonl     every event; the only truth
+  study.journal    the same as an Optuna study, for others to open
+  trials/<id>/     one folder per trial, as `model.train` makes it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from model import __version__
+from model.errors import InputError
+from model.files import read_yaml, sha256_of, to_yaml, write_whole
+from model.tasks import TaskSet
+from tuner.asked import Asked, How
+
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+PACKAGES = ("numpy", "optuna", "pyarrow", "ray", "safetensors", "torch", "transformers")
+WORDS = {"data": "data", "tasks": "task set", "encoder": "encoder", "code": "code"}
+RUN, SPACE, LEDGER, LOCK = "run.yaml", "space.yaml", "ledger.jsonl", "lock"
+
+
+def run_folder(storage: Path, name: str) -> Path:
+    """The folder of a run of that name, which can lie nowhere but directly in `storage`."""
+    if not NAME.fullmatch(name):
+        fault = f"'{name}' cannot name a run; use up to 64 letters, digits, '.', '_' or '-'"
+        raise InputError("--name", [f"{fault}, and no '.' at the start"])
+    return storage / name
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[None]:
+    """Make the folder, and take it away again if nothing came to be in it."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        fault = f"cannot be made ({reason}); choose another --storage-path"
+        raise InputError(str(folder), [fault]) from None
+    try:
+        yield
+    finally:
+        for place in missing:
+            try:
+                place.rmdir()
+            except OSError:  # it is in use, as it should be
+                break
+
+
+def fingerprints(inputs: str, tasks: TaskSet, encoder: str) -> dict[str, Any]:
+    """What a run was made with: if any of it changes, going on would mix two experiments."""
+    return {
+        "data": inputs,
+        "tasks": hashlib.sha256(repr(tasks.tasks).encode()).hexdigest(),
+        "encoder": encoder_fingerprint(encoder),
+        "code": code_fingerprint(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def encoder_fingerprint(name: str) -> str:
+    from model.encoder import TINY, place_of
+
+    if name == TINY:
+        return TINY
+    folder = Path(place_of(name))
+    weights = folder / "model.safetensors"
+    return f"{name} {sha256_of(weights)}" if weights.is_file() else name
+
+
+def code_fingerprint() -> str:
+    """Of the two packages' own sources."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for package in ("model", "tuner"):
+        for file in sorted((root / package).rglob("*.py")):
+            digest.update(file.relative_to(root).as_posix().encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def write_run(folder: Path, asked: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
+    data = {"stockpot": __version__, "asked": dict(asked), "fingerprints": dict(prints)}
+    write_whole(folder / RUN, to_yaml(data))
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    data = read_yaml(folder / RUN).data
+    if not isinstance(data.get("asked"), dict) or not isinstance(data.get("fingerprints"), dict):
+        fault = "is not what a search writes; is this the folder of a run?"
+        raise InputError(str(folder / RUN), [fault])
+    return data
+
+
+def complete(given: Mapping[str, Any], how: How) -> tuple[Asked, How]:
+    """What is asked; when resuming, the run's own folder says all that is left out."""
+    if not how.resume:
+        return Asked(**given), how
+    name = how.name or Path(given.get("space", "default")).stem
+    folder = run_folder(how.storage_path, name)
+    if not (folder / RUN).exists():
+        return Asked(**given), how  # refused later, with what there is
+    before = Asked.from_dict(read_run(folder)["asked"])
+    return replace(before, **given), replace(how, name=name)
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two sets of fingerprints, in words."""
+    found = [
+        f"the {name} changed since the run began"
+        for what, name in WORDS.items()
+        if before.get(what) != now.get(what)
+    ]
+    old, new = before.get("packages") or {}, now.get("packages") or {}
+    found += [
+        f"{name} was {old.get(name)} and is {new.get(name)} now"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    return found

@@ -1,0 +1,212 @@
+"""One trial as Ray runs it: `model.train.train` behind Tune's interface, and no more.
+
+A trial's folder holds all it needs to go on, so Ray's own checkpoints carry nothing: a trial that
+was lost is started again with the same id and folder. The actor outlives its trials (torch,
+transformers and the data load once), and every failure of the trial's own making comes back as a
+result, so that the actor lives on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+RECORD = "record"  # an evaluation or a pulse, as JSON: Ray flattens whatever is not a plain value
+OUTCOME = "outcome"  # how the trial ended, as JSON
+PULSE = 2.0  # seconds between results, so that a stop is never far away
+PATIENCE = 90.0  # seconds for the worker of a driver that died to die as well
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an actor is told about a trial."""
+
+    trial: str
+    settings: dict[str, Any]
+    tasks: str
+    data: str | None
+    out: str
+    threads: int
+    known: int = 0  # examples at the last evaluation that the ledger has
+
+    def as_config(self) -> dict[str, Any]:
+        return {"job": json.dumps(self.__dict__)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Job:
+        return cls(**json.loads(config["job"]))
+
+
+class SearchTrial(tune.Trainable):
+    def setup(self, config: dict[str, Any]) -> None:
+        from model.prepare import Warm
+
+        self.warm = Warm()
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Only remembers: what goes wrong in here, Ray takes badly."""
+        self._begin(new_config)
+        return True
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        self.job = Job.from_config(config)
+        self.records: Iterator[dict[str, Any]] | None = None
+        self.stopping = False
+
+    def where(self) -> tuple[str, int]:
+        """The host and process that this actor is."""
+        return socket.gethostname(), os.getpid()
+
+    def step(self) -> dict[str, Any]:
+        try:
+            if self.records is None:
+                self.records = self._start()
+            record = next(self.records, None)
+        except Exception as error:
+            self.records = None
+            found = failure(error)
+        else:
+            if record is not None:
+                return {RECORD: json.dumps(record)}
+            found = {"finished": True}
+        if found.get("kind") == "memory":
+            self._give_back_memory()
+        return {"done": True, OUTCOME: json.dumps(found)}
+
+    def _start(self) -> Iterator[dict[str, Any]]:
+        import torch
+
+        from model.config import parse_settings
+        from model.tasks import load_task_set
+        from model.train import train
+
+        torch.set_num_threads(self.job.threads)
+        tasks = load_task_set(self.job.tasks)
+        out = Path(self.job.out)
+        wait_until_free(out)
+        records = train(
+            parse_settings(self.job.settings, tasks),
+            tasks,
+            out=out,
+            data=Path(self.job.data) if self.job.data else None,
+            resume=True,
+            stop=lambda: self.stopping,
+            warn=lambda line: None,  # the driver has said it once for all trials
+            pulse=PULSE,
+            warm=self.warm,
+        )
+        return with_unheard(records, out, self.job.known)
+
+    def _give_back_memory(self) -> None:
+        import gc
+
+        import torch
+
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Called when the search pauses: the run saves itself in its own folder and ends."""
+        self.stopping = True
+        for _ in self.records or ():
+            pass
+        self.records = None
+        Path(checkpoint_dir, "trial.json").write_text(json.dumps({"trial": self.job.trial}))
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Nothing to do: `train` finds its own state."""
+
+    def get_auto_filled_metrics(self, *args: Any, **options: Any) -> dict[str, Any]:
+        filled: dict[str, Any] = super().get_auto_filled_metrics(*args, **options)
+        filled.pop("config", None)  # long, and in the ledger already
+        return filled
+
+
+def with_unheard(
+    records: Iterator[dict[str, Any]], out: Path, known: int
+) -> Iterator[dict[str, Any]]:
+    """A run's records, and before them those that it saved when nobody lived to hear them.
+
+    An evaluation is on disk before it is told, and a run that goes on from there does not tell
+    it again. A driver or a worker that dies in between would lose it, and with it the checkpoint.
+    """
+    first = next(records, None)  # only now does the run's list say what it really goes on from
+    told = first["examples"] if first is not None and not first.get("pulse") else None
+    for record in read_history(out):
+        if record["examples"] > known and record["examples"] != told:
+            yield record
+    if first is not None:
+        yield first
+        yield from records
+
+
+def read_history(out: Path) -> list[dict[str, Any]]:
+    try:
+        text = (out / "metrics.jsonl").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.splitlines() if line]
+
+
+def wait_until_free(out: Path) -> None:
+    """Workers outlive a driver that was killed by seconds, and one may still be in the folder."""
+    try:
+        import fcntl
+
+        from model.run_lock import LOCK
+
+        handle = os.open(out / LOCK, os.O_RDWR)
+    except (ImportError, FileNotFoundError):
+        return
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                time.sleep(0.2)
+            except OSError:
+                return  # a file system without locks
+    finally:
+        os.close(handle)
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """What the ledger says of a trial's failure."""
+    from model.errors import InputError
+    from model.step import TrainingDiverged
+
+    text = str(error).strip() or type(error).__name__
+    kind = "code"
+    if isinstance(error, TrainingDiverged):
+        kind = "diverged"
+    elif is_out_of_memory(error):
+        kind = "memory"
+    reason = (
+        text
+        if isinstance(error, TrainingDiverged | InputError)
+        else (f"{type(error).__name__}: {text}")
+    )
+    trace = "".join(traceback.format_exception(error)) if kind == "code" else ""
+    return {"kind": kind, "reason": " ".join(reason.split())[:500], "traceback": trace}
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    words = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in words or "can't allocate memory" in words
+    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,11 +26,23 @@ from tests.tuner.search_runs import (
     state_of,
     weights_of,
 )
+from tuner.ray_session import PREFIX
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TRIALS = 6
 KILLS = 5
 SAME = (*FIXED, "--num-samples", str(TRIALS), "--seed", "5")
+
+
+@pytest.fixture(autouse=True)
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever was killed on the way, nothing of Ray's is left at the end."""
+    place = Path(tempfile.mkdtemp(prefix="s", dir="/tmp"))  # short, for Ray's sockets
+    monkeypatch.setenv("TMPDIR", str(place))
+    yield
+    left = list(place.glob(f"{PREFIX}*"))
+    shutil.rmtree(place)
+    assert not left
 
 
 @pytest.fixture(scope="module")

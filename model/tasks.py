@@ -14,6 +14,7 @@ A new task, or a set of one's own, is a file and no code:
         loss: cross_entropy         # optional, as are metric and weight
         metric: accuracy
         weight: 1                   # share in the overall score
+        predictions: {file: "mood-{split}.csv", column: Predicted}   # optional: a file of answers
 
 Format `hub` has `hub: {dataset: glue, config: qqp, splits: {train: train, dev: validation}}`
 in place of `files`; format `sample` needs neither. Text files without a header line have
@@ -30,6 +31,8 @@ from typing import Any, Literal, cast
 
 from model.errors import InputError, suggest
 from model.files import Document, read_yaml
+from model.prediction_file import KEY as PREDICTIONS
+from model.prediction_file import PredictionFile, read_prediction_file
 from model.task_source import CLEANING as CLEANING  # what a task is made of is told here
 from model.task_source import FORMATS as FORMATS
 from model.task_source import KEYS as SOURCE_KEYS
@@ -55,7 +58,8 @@ METRICS: dict[str, tuple[Kind, ...]] = {
     "pearson": ("regression",),
     "spearman": ("regression",),
 }
-KEYS = {"classes", "binary", "regression", "loss", "metric", "weight", *SOURCE_KEYS}
+OWN_KEYS = {"classes", "binary", "regression", "loss", "metric", "weight", PREDICTIONS}
+KEYS = {*OWN_KEYS, *SOURCE_KEYS}
 MOST_CLASSES = 100_000
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 FOLDER = Path(__file__).parent / "task_sets"
@@ -73,6 +77,7 @@ class Task:
     metric: str
     weight: float
     source: Source
+    predictions: PredictionFile | None = None  # how its answers are to be written, beside Parquet
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,7 @@ def _task(tasks: Part, name: Any) -> Task | None:
     metric = _fitting(part, "metric", METRICS, kind)
     weight = part.number("weight", 1.0)
     source = read_source(part, kind, classes)
+    predictions = read_prediction_file(part)
     if len(tasks.faults) > before or source is None or kind is None:
         return None
     return Task(
@@ -167,6 +173,7 @@ def _task(tasks: Part, name: Any) -> Task | None:
         metric=metric,
         weight=cast(float, weight),
         source=source,
+        predictions=predictions,
     )
 
 

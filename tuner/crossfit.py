@@ -8,7 +8,7 @@ and knows only of this choice: that the sampler and early stopping looked at dev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,38 +74,68 @@ def cross_fit(
     with equal and independent candidates it held the truth 83 times in 100; this one, 98).
     """
     choose = choose or best_by(goal)
-    rows = {name: len(candidates.answers[name].labels) for name in tasks.names}
-    if few := [name for name in tasks.names if rows[name] < 2]:
-        raise InputError("dev", [f"task {few[0]} has too few rows to be halved; it needs 2"])
-    halves = {
-        name: _halves(rows[name], splits, np.random.default_rng([seed, number]))
-        for number, name in enumerate(tasks.names)
-    }
+    halves = halve(candidates.rows, tasks, splits, seed)
     grid = candidates.grid(tasks, halves)
     chosen = [choose(grid.at(half)) for half in range(2 * splits)]
-    other = np.arange(2 * splits) ^ 1  # halves 2k and 2k + 1 belong together
-    score = float(grid.by(goal)[chosen, other].mean())
     whole = candidates.grid(tasks).at(0)
     plain = float(whole.by(goal)[choose(whole)])
-
-    def drawn(of_half: Sequence[int]) -> Array:
-        """[splits, resamples]: how far each halving's score is from its mean."""
-        scoring = {name: half[other] for name, half in halves.items()}
-        grid = candidates.take(of_half).resampled(tasks, resamples, seed, scoring)
-        scores = grid.by(goal).reshape(splits, 2, resamples).mean(axis=1)
-        off: Array = scores - scores.mean(axis=1, keepdims=True)
-        return off
-
-    off, lead = drawn(chosen), None
+    held = score_held_out(candidates.take(chosen), halves, tasks, seed, goal, resamples)
+    lead = None
     if against is not None:
-        value = score - float(grid.by(goal)[against, other].mean())
-        lead = _around(value, off - drawn([against] * len(chosen)))
-    return CrossFit(plain, score, plain - score, *_around(score, off)[1:], tuple(chosen), lead)
+        rival = candidates.take([against] * len(chosen))
+        lead = held - score_held_out(rival, halves, tasks, seed, goal, resamples)
+    return CrossFit(plain, held.value, plain - held.value, *held.around()[1:], tuple(chosen), lead)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What was chosen on each half, scored on the other."""
+
+    value: float
+    halvings: Array  # [splits]: each one's score, both ways
+    off: Array  # [splits, resamples]: how far each halving's score is from its mean
+
+    def around(self) -> Difference:
+        return _around(self.value, self.off)
+
+    def __sub__(self, other: HeldOut) -> Difference:
+        """Paired over rows and halvings; of the halvings that both have, if one has fewer."""
+        both = min(len(self.halvings), len(other.halvings))
+        value = float((self.halvings[:both] - other.halvings[:both]).mean())
+        return _around(value, self.off[:both] - other.off[:both])
+
+
+def score_held_out(
+    chosen: DevPredictions,
+    halves: Mapping[str, Array],
+    tasks: TaskSet,
+    seed: int = 0,
+    goal: str = OVERALL,
+    resamples: int = HALVINGS_RESAMPLES,
+) -> HeldOut:
+    """Of the candidates that halves 0, 1, 2, ... chose, each scored on the half it did not see."""
+    count = len(chosen)
+    other = np.arange(count) ^ 1  # halves 2k and 2k + 1 belong together
+    scoring = {name: half[other] for name, half in halves.items()}
+    scores = chosen.resampled(tasks, resamples, seed, scoring).by(goal)
+    scores = scores.reshape(count // 2, 2, resamples).mean(axis=1)
+    points = chosen.inside(tasks, scoring).by(goal).reshape(-1, 2).mean(axis=1)
+    return HeldOut(float(points.mean()), points, scores - scores.mean(axis=1, keepdims=True))
 
 
 def _around(value: float, off: Array) -> Difference:
     low, high = interval(off)
     return Difference(value, value + low, value + high)
+
+
+def halve(rows: Mapping[str, int], tasks: TaskSet, splits: int, seed: int) -> dict[str, Array]:
+    """By task [2 * splits, rows] of 0 and 1: halves 2k and 2k + 1 are one halving."""
+    if few := [name for name in tasks.names if rows[name] < 2]:
+        raise InputError("dev", [f"task {few[0]} has too few rows to be halved; it needs 2"])
+    return {
+        name: _halves(rows[name], splits, np.random.default_rng([seed, number]))
+        for number, name in enumerate(tasks.names)
+    }
 
 
 def _halves(rows: int, splits: int, rng: np.random.Generator) -> Array:

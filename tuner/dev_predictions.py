@@ -108,6 +108,19 @@ class DevPredictions:
             values[task.name] = of.values(task, given)
         return Grid.of(values, tasks)
 
+    @property
+    def rows(self) -> dict[str, int]:
+        return {name: len(of.labels) for name, of in self.answers.items()}
+
+    def inside(self, tasks: TaskSet, inside: Mapping[str, Array]) -> Grid:
+        """Each candidate's scores, [C], on its own rows: `inside` is [C, N] by task."""
+        values = {}
+        for task in tasks:
+            of = self.answers[task.name]
+            whole = np.ones((1, len(of.labels)))
+            values[task.name] = of.values(task, whole, inside[task.name])[:, 0]
+        return Grid.of(values, tasks)
+
     def resampled(
         self,
         tasks: TaskSet,
@@ -140,6 +153,41 @@ def draws(rows: int, resamples: int, seed: Sequence[int]) -> Iterator[Array]:
         yield counts.reshape(count, rows).astype(np.float64)
 
 
+def read_rows(path: Path, columns: Sequence[str]) -> pa.Table:
+    """A file of dev predictions, the tasks' names as plain text; ValueError for an unfit one."""
+    table = pq.read_table(path, columns=list(columns))
+    if missing := set(columns) - set(table.column_names):
+        raise ValueError(f"has no column '{min(missing)}'; run the trial again")
+    if not np.isfinite(table["prediction"].to_numpy()).all():
+        raise ValueError("has predictions that are no numbers; leave the trial out")
+    place = table.column_names.index("task")
+    return table.set_column(place, "task", pc.cast(table["task"], pa.string()))
+
+
+def check_tasks(table: pa.Table, tasks: TaskSet) -> None:
+    found = set(pc.unique(table["task"]).to_pylist())
+    if missing := [name for name in tasks.names if name not in found]:
+        raise ValueError(f"has no rows of {', '.join(missing)}; is this the run's task set?")
+
+
+def aligned(table: pa.Table, first: pa.Table, name: str) -> pa.Table:
+    """Its rows in the order of the first's, which is trial `name`'s; ValueError if they differ."""
+    if not (table["task"].equals(first["task"]) and table["id"].equals(first["id"])):
+        here, there = _keys(table), _keys(first)
+        a, b = np.argsort(here, kind="stable"), np.argsort(there, kind="stable")
+        if not np.array_equal(here[a], there[b]):
+            odd = sorted(set(here) ^ set(there))
+            such = f", such as {odd[0].replace(chr(0), ' ')}" if odd else ""
+            fault = f"its dev rows are not those of trial {name} ({len(odd)} differ{such})"
+            raise ValueError(f"{fault}; leave it out, or run it again on the same data")
+        order = np.empty_like(a)
+        order[b] = a
+        table = table.take(pa.array(order))
+    if not np.array_equal(table["label"].to_numpy(), first["label"].to_numpy()):
+        raise ValueError(f"its dev labels are not those of trial {name}; run it again")
+    return table
+
+
 class _Reader:
     """Takes in one file after the other and brings its rows into the order of the first."""
 
@@ -151,43 +199,17 @@ class _Reader:
 
     def add(self, trial: str, file: str) -> None:
         try:
-            table = self._read(self.folder / "trials" / trial / file)
+            table = read_rows(self.folder / "trials" / trial / file, COLUMNS)
             if self.first is None:
-                self._check_tasks(table)
+                check_tasks(table, self.tasks)
                 self.first = (trial, table)
             self.predictions.append(self._aligned(table))
         except (OSError, ValueError, pa.ArrowException) as error:
             self.faults.append(f"trial {trial}: {' '.join(str(error).split())} ({file})")
 
-    def _read(self, path: Path) -> pa.Table:
-        table = pq.read_table(path, columns=COLUMNS)
-        if missing := set(COLUMNS) - set(table.column_names):
-            raise ValueError(f"has no column '{min(missing)}'; run the trial again")
-        if not np.isfinite(table["prediction"].to_numpy()).all():
-            raise ValueError("has predictions that are no numbers; leave the trial out")
-        return table.set_column(0, "task", pc.cast(table["task"], pa.string()))
-
-    def _check_tasks(self, table: pa.Table) -> None:
-        found = set(pc.unique(table["task"]).to_pylist())
-        if missing := [name for name in self.tasks.names if name not in found]:
-            raise ValueError(f"has no rows of {', '.join(missing)}; is this the run's task set?")
-
     def _aligned(self, table: pa.Table) -> Array:
         assert self.first is not None
-        name, first = self.first
-        if not (table["task"].equals(first["task"]) and table["id"].equals(first["id"])):
-            here, there = _keys(table), _keys(first)
-            a, b = np.argsort(here, kind="stable"), np.argsort(there, kind="stable")
-            if not np.array_equal(here[a], there[b]):
-                odd = sorted(set(here) ^ set(there))
-                such = f", such as {odd[0].replace(chr(0), ' ')}" if odd else ""
-                fault = f"its dev rows are not those of trial {name} ({len(odd)} differ{such})"
-                raise ValueError(f"{fault}; leave it out, or run it again on the same data")
-            order = np.empty_like(a)
-            order[b] = a
-            table = table.take(pa.array(order))
-        if not np.array_equal(table["label"].to_numpy(), first["label"].to_numpy()):
-            raise ValueError(f"its dev labels are not those of trial {name}; run it again")
+        table = aligned(table, self.first[1], self.first[0])
         return np.asarray(table["prediction"].to_numpy(), dtype=np.float64)
 
     def answers(self) -> dict[str, Answers]:

@@ -93,6 +93,15 @@ def test_shipped_sets_load(name: str) -> None:
     assert {task.kind for task in tasks} == {"classes", "binary", "regression"}
 
 
+def test_a_task_may_ask_for_a_file_of_its_answers(tmp_path: Path) -> None:
+    asked = GOOD + '    predictions: {file: "mood-{split}.txt", column: Mood}\n'
+    found = load(tmp_path, asked)["mood"].predictions
+    assert found is not None and found.name("test") == "mood-test.txt" and found.column == "Mood"
+    assert load(tmp_path, GOOD)["mood"].predictions is None
+    names = [task.predictions and task.predictions.name("dev") for task in load_task_set("cs224n")]
+    assert names == ["sst-dev-output.csv", "para-dev-output.csv", "sts-dev-output.csv"]
+
+
 def test_a_fourth_three_class_pair_task_needs_a_file_and_no_code(tmp_path: Path) -> None:
     text = Path(__file__).parents[2].joinpath("model/task_sets/cs224n.yaml").read_text("utf-8")
     text += """\
@@ -182,6 +191,22 @@ BAD = [
     ("classes: 3", "classes: 3\n    weight: -1", "'weight' must be a number, 0 or more, but is -1"),
     ("classes: 3", "classes: 3\n    weight: .nan", "'weight' must be a number, 0 or more"),
     ("classes: 3", "classes: 3\n    weight: 0", "every weight is 0; at least one task must count"),
+    ("classes: 3", "classes: 3\n    predictions: a.csv", "'predictions' must be {file: \"NAME"),
+    (
+        "classes: 3",
+        "classes: 3\n    predictions: {file: a.csv, column: A}",
+        "'file' must be a file's name with {split} in it, and no folder, but is 'a.csv'",
+    ),
+    (
+        "classes: 3",
+        'classes: 3\n    predictions: {file: "../{split}", column: A}',
+        "and no folder, but is '../{split}'",
+    ),
+    (
+        "classes: 3",
+        'classes: 3\n    predictions: {file: "{split}", colum: A}',
+        "line 5: mood: 'colum' is not a setting; did you mean 'column'?",
+    ),
     (
         "classes: 3",
         "classes: 3\n    clean: shiny",
@@ -288,6 +313,7 @@ ODD = st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | st.
 WORDS = st.sampled_from([*FORMATS, *CLEANING, *LOSSES, *METRICS, "a", "b", "sentence1", "label"])
 KEYS = st.sampled_from(
     "classes binary regression format files hub columns header labels clean loss metric weight "
+    "predictions "
     "train dev test text label id dataset config splits".split()
 )
 KEY = KEYS | st.none() | st.integers() | st.dates() | st.text(string.printable, max_size=5)

@@ -1,0 +1,172 @@
+"""What a soup costs: memory for many ingredients, and time beside its evaluations.
+
+    python benchmarks/soup.py memory                  # 16 models of the embedded encoder
+    python benchmarks/soup.py time runs/default       # a finished search, cooked anew in a copy
+
+memory  The resident size of a fresh process while it averages 1, 2, ... 16 models, above what it
+        had before the first, as a multiple of one model. The bound is three: the running mean, one
+        ingredient, one model.
+time    Seconds of cooking all methods, over evaluations times seconds of one evaluation of dev.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    memory = commands.add_parser("memory")
+    memory.add_argument("--encoder", default="minilm")
+    memory.add_argument("--count", type=int, default=16)
+    inner = commands.add_parser("measure")  # in the fresh process
+    inner.add_argument("folder", type=Path)
+    inner.add_argument("--count", type=int, default=16)
+    timing = commands.add_parser("time")
+    timing.add_argument("run", type=Path)
+    arguments = parser.parse_args()
+    if arguments.command == "memory":
+        return bench_memory(arguments.encoder, arguments.count)
+    if arguments.command == "measure":
+        return measure(arguments.folder, arguments.count)
+    return bench_time(arguments.run)
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def bench_memory(encoder: str, count: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        make_models(Path(folder), encoder, count)
+        for some in sorted({2, count // 2, count}):
+            command = [sys.executable, __file__, "measure", folder, "--count", str(some)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found = json.loads(done.stdout)
+            print(
+                f"{some:>3} ingredients of {found['model'] / 1e6:.0f} MB: "
+                f"{found['above'] / 1e6:.0f} MB above the start, {found['models']:.2f} models"
+            )
+    return 0 if found["models"] <= 3 else 1
+
+
+def make_models(folder: Path, encoder: str, count: int) -> None:
+    """Models of one make. Four have weights of their own, the others are linked to them: it is
+    the number of folders that memory must not grow with, and the disk need not either."""
+    import torch
+
+    from model.config import parse_settings
+    from model.encoder import load_encoder, load_tokenizer
+    from model.folder import save_model
+    from model.prepare import build_model, fill_in
+    from model.tasks import load_task_set
+
+    tasks = load_task_set("sample")
+    config = fill_in(parse_settings({"encoder.name": encoder}, tasks))
+    model = build_model(config, tasks, load_encoder(encoder))
+    tokenizer = load_tokenizer(encoder)
+    for number in range(count):
+        if number >= 4:
+            os.symlink(folder / f"{number % 4:02d}", folder / f"{number:02d}")
+            continue
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1e-3 * torch.randn_like(parameter))
+        save_model(folder / f"{number:02d}", model, tokenizer)
+
+
+def measure(folder: Path, count: int) -> int:
+    import psutil
+    import torch
+
+    from model.folder import read_model
+    from tuner.average import weight_files
+    from tuner.dishes import WEIGHTS, dish
+    from tuner.pot import Pot
+
+    torch.set_num_threads(1)
+    places = sorted(folder.iterdir())[:count]
+    size = sum(path.stat().st_size for path in weight_files(places[0]))
+    read_model(places[0])  # what is loaded once, whatever is cooked: transformers and its kin
+    process = psutil.Process()
+    start = process.memory_info().rss
+    with Peak(process) as peak:
+        pot = Pot(places, 0, torch.device("cpu"))
+        for some in range(1, len(places) + 1):
+            pot.cook({"sentiment": dish(WEIGHTS, range(some))})
+    above = peak.highest - start
+    print(json.dumps({"model": size, "above": above, "models": above / size}))
+    return 0
+
+
+class Peak:
+    """The highest resident size while it is open, looked at every few milliseconds."""
+
+    def __init__(self, process: object) -> None:
+        self.process, self.highest, self.over = process, 0, threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self.over.wait(0.002):
+            self.highest = max(self.highest, self.process.memory_info().rss)  # type: ignore[attr-defined]
+
+    def __enter__(self) -> Peak:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+
+def bench_time(run: Path) -> int:
+    from model.data.batches import Assembler
+    from model.evaluate import evaluate
+    from model.folder import read_model
+    from tuner.cook import cook, dev_data, open_run
+
+    def quiet(line: str) -> None:
+        pass
+
+    with tempfile.TemporaryDirectory() as folder:
+        leave = shutil.ignore_patterns("soup", "soups", "lock")
+        copy = Path(shutil.copytree(run, Path(folder) / run.name, ignore=leave))
+        data = dev_data(open_run(copy, quiet), None, quiet)
+        model, tokenizer = read_model(next(copy.glob("trials/*/checkpoints/*/model")))
+        assembler = Assembler.of(tokenizer, model.spec.max_length)
+        once = []
+        for _ in range(3):
+            began = time.perf_counter()
+            evaluate(model, data.rows, assembler)
+            once.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        soup = cook(copy, log=quiet)
+        seconds = time.perf_counter() - began
+        began = time.perf_counter()
+        cook(copy, log=quiet)
+        again = time.perf_counter() - began
+    one, count = min(once), soup["evaluations"]
+    greedy = len(soup["steps"]) - 1
+    rows = sum(len(of.labels) for of in data.rows.values())
+    print(f"{len(soup['ingredients'])} ingredients, {rows:,} dev rows")
+    print(f"one evaluation of dev: {one:.2f} s ({os.cpu_count()} CPUs)")
+    print(f"evaluations: at most {greedy} of the greedy soup on dev; {count:g} in all")
+    print(f"cooked in {seconds:.1f} s = {seconds / (count * one):.2f} x evaluations x one")
+    print(f"cooked again, from what was kept: {again:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,143 @@
+"""A finished run to cook from, made without Ray: real trials of the tiny encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.encoder import load_tokenizer
+from model.files import to_yaml, write_whole
+from model.inputs import load_inputs
+from model.prepare import Warm, fill_in
+from model.train import train
+from tuner.asked import Asked
+from tuner.keep import drop_states
+from tuner.ledger import Ledger
+from tuner.run_folder import LEDGER, SPACE, fingerprints, write_run
+from tuner.space import load_space
+
+ROWS = {"train": 160, "dev": 60, "test": 20}
+TOY = """\
+about: three tasks that even the tiny encoder learns in a few steps
+tasks:
+  mood:
+    classes: 3
+    format: glue
+    files: {train: mood-train.tsv, dev: mood-dev.tsv, test: mood-test.tsv}
+    columns: {id: id, text: a, label: label}
+  said:
+    binary: true
+    format: glue
+    files: {train: said-train.tsv, dev: said-dev.tsv, test: said-test.tsv}
+    columns: {id: id, text: [a, b], label: label}
+  much:
+    regression: [0, 4]
+    format: glue
+    files: {train: much-train.tsv, dev: much-dev.tsv, test: much-test.tsv}
+    columns: {id: id, text: [a, b], label: label}
+"""
+# Settings that differ in what a soup must not mind.
+POINTS: tuple[dict[str, Any], ...] = (
+    {"encoder.dropout": 0.1, "optim.learning_rate": 5e-3},
+    {"encoder.dropout": 0.0, "optim.learning_rate": 8e-3, "loss.weights": [2, 1, 0.2]},
+    {"encoder.dropout": 0.2, "optim.learning_rate": 4e-3},
+    {"encoder.dropout": 0.05, "optim.learning_rate": 6e-3, "loss.weights": [1, 1, 0.2]},
+)
+
+
+def write_toy(folder: Path) -> Path:
+    """The task set's file, with its data beside it: a word decides, and a sixth is noise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "toy.yaml").write_text(TOY)
+    rng = np.random.default_rng(0)
+    marks = {"mood": ["bad", "fair", "good"], "said": ["no", "yes"], "much": ["x"] * 5}
+    for task, words in marks.items():
+        for split, rows in ROWS.items():
+            lines = ["id\ta\tb\tlabel"]
+            for number in range(rows):
+                label = int(rng.integers(len(words)))
+                mark = [words[label]] * (3 if task != "much" else label)
+                text = " ".join(rng.permutation([*mark, *rng.choice(FILLERS, size=3)]))
+                if rng.random() < 1 / 6:
+                    label = int(rng.integers(len(words)))
+                lines.append(f"{task}{split}{number}\t{text}\tthe {text}\t{label}")
+            (folder / f"{task}-{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder / "toy.yaml"
+
+
+FILLERS = "cat dog house tree film book".split()
+
+
+def make_run(
+    folder: Path,
+    points: Sequence[Mapping[str, Any]] = POINTS,
+    *,
+    tasks: str,
+    data: Path,
+    examples: int = 240,
+    **changes: Any,
+) -> Path:
+    """A run's folder as a search leaves it. `changes` are settings held in all trials."""
+    held = {"encoder.name": "tiny", "smart.weight": 0, "batch.sizes": [8, 8, 8], **changes}
+    asked = Asked(tasks=tasks, data=str(data), set=held, keep=8)
+    space = load_space("default", tasks, held)
+    folder.mkdir(parents=True)
+    write_whole(folder / SPACE, to_yaml(space.to_dict()))
+    warm = Warm()
+    config = fill_in(space.config(space.default_point()))
+    tokenizer = load_tokenizer(config.encoder.name)
+    inputs = load_inputs(config, space.task_set, data, tokenizer, _quiet)
+    prints = fingerprints(inputs.fingerprint, space.task_set, "tiny")
+    write_run(folder, asked.to_dict(), prints)
+    with Ledger(folder / LEDGER) as ledger:
+        ledger.append(
+            "run",
+            version="1",
+            name=folder.name,
+            objectives=["overall"],
+            num_samples=len(points),
+            seed=0,
+            sampler="tpe",
+            resumed=False,
+        )
+        for number, point in enumerate(points):
+            add_trial(ledger, space, dict(point), number, folder, data, examples, warm)
+        ledger.append("end", reason="complete")
+    return folder
+
+
+def add_trial(
+    ledger: Ledger,
+    space: Any,
+    point: dict[str, Any],
+    number: int,
+    folder: Path,
+    data: Path,
+    examples: int,
+    warm: Warm,
+) -> None:
+    name = ledger.state.next_id
+    ledger.append(
+        "created",
+        trial=name,
+        number=number,
+        params={key: str(value) for key, value in point.items()},
+        settings=point,
+        origin="default" if number == 0 else "sampler",
+        seed=0,
+    )
+    budget = {"budget.examples": examples, "budget.epochs": None, "budget.eval_every": examples}
+    config = space.config(point, space.task_set, budget)
+    for record in train(
+        config, space.task_set, out=folder / "trials" / name, data=data, warm=warm, warn=_quiet
+    ):
+        ledger.append("evaluated", trial=name, **record)
+    ledger.append("finished", trial=name)
+    drop_states(folder / "trials" / name)
+
+
+def _quiet(line: str) -> None:
+    pass

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model.scores import Array
+from model.tasks import TaskSet, load_task_set
+from tuner.blend import Served, blend
+from tuner.dishes import MEAN, VOTE, WEIGHTS, Dish, Judge, dish, single
+from tuner.methods import BEST, GREEDY, METHODS, greedy_steps, prior
+from tuner.soup_scores import Halves, models_of, recommend, score_methods
+
+TASKS = load_task_set("sample")
+RIGHT = 0.6  # how often anything is right, whatever it is made of
+
+
+class NoiseKitchen:
+    """Whatever it serves is right at random: no checkpoint and no average is truly better."""
+
+    def __init__(self, seed: int, count: int = 5, rows: int = 200, tasks: TaskSet = TASKS) -> None:
+        self.tasks, self.seed = tasks, seed
+        self.group: Sequence[int] = range(count)
+        self.members: Sequence[int] = range(count)
+        self.wanted: set[tuple[str, Dish]] = set()
+        self.served: dict[tuple[str, Dish], Served] = {}
+        self.labels: Mapping[str, Array] = {
+            task.name: np.linspace(task.low, task.high, rows)
+            if task.kind == "regression"
+            else np.arange(rows) % task.classes * 1.0
+            for task in tasks
+        }
+
+    def serve(self, menu: Mapping[str, Dish]) -> dict[str, Served]:
+        return {name: self._served(name, of) for name, of in menu.items()}
+
+    def _served(self, name: str, of: Dish) -> Served:
+        if of.how != WEIGHTS:
+            return blend(of.how, [self._served(name, single(m)) for m in of.members], of.weights)
+        if of.single is None:
+            self.wanted.add((name, of))
+        if (name, of) not in self.served:
+            key = zlib.crc32(f"{name} {of.members} {of.weights} {of.head}".encode())
+            self.served[name, of] = self._noise(name, np.random.default_rng([self.seed, key]))
+        return self.served[name, of]
+
+    def _noise(self, name: str, rng: np.random.Generator) -> Served:
+        labels, task = self.labels[name], self.tasks[name]
+        if task.kind == "regression":
+            return Served(labels + rng.normal(size=len(labels)), None)
+        values = np.where(rng.random(len(labels)) < RIGHT, labels, (labels + 1) % task.classes)
+        shares = np.full((len(labels), task.classes), 0.1)
+        shares[np.arange(len(labels)), values.astype(int)] = 0.9
+        return Served(values, shares)
+
+    def cost(self, wanted: set[tuple[str, Dish]]) -> float:
+        return len(wanted) / len(self.tasks)
+
+
+ONE_TASK = replace(TASKS, tasks=TASKS.tasks[:1])  # so that the truth is known: RIGHT
+
+
+@pytest.mark.parametrize("name", [BEST, GREEDY, "weighted soup", "task soups"])
+def test_of_pure_noise_the_plain_score_flatters_and_the_cross_fitted_does_not(name: str) -> None:
+    plain, crossed = [], []
+    for seed in range(200):
+        kitchen = NoiseKitchen(seed, tasks=ONE_TASK)
+        judge = Judge(kitchen, "overall")
+        plain.append(judge.score(METHODS[name].choose(judge)))
+        crossed.append(Halves(kitchen, "overall", splits=1).cross_fit(name, 1, resamples=2).value)
+    error = np.std(crossed) / len(crossed) ** 0.5
+    assert abs(np.mean(crossed) - RIGHT) < 3 * error
+    assert np.mean(plain) - RIGHT > 8 * error
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_answers_every_task_and_can_be_cross_fitted(name: str) -> None:
+    kitchen = NoiseKitchen(0, rows=40)
+    menu = METHODS[name].choose(Judge(kitchen, "overall"))
+    assert set(menu) == set(TASKS.names)
+    for of in menu.values():
+        assert of.members == tuple(sorted(set(of.members)))
+        assert len(of.weights) == len(of.members) and min(of.weights) > 0
+    names = list(dict.fromkeys([BEST, name]))
+    found = {r.name: r for r in score_methods(kitchen, names, "overall", halvings=1)}
+    best, result = found[BEST], found[name]
+    assert 0 < result.held_out.value < 1 and np.isfinite(result.gap)
+    assert result.score.low <= result.score.value <= result.score.high
+    assert (result.difference is None) == (name == BEST)
+    assert best.models == 1
+
+
+@pytest.mark.parametrize("name", [GREEDY, "weighted soup"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_greedy_soup_is_never_worse_than_the_best_where_it_was_chosen(
+    name: str, seed: int
+) -> None:
+    kitchen = NoiseKitchen(seed, rows=60)
+    judge = Judge(kitchen, "overall")
+    assert judge.score(METHODS[name].choose(judge)) >= judge.score(METHODS[BEST].choose(judge))
+
+
+@pytest.mark.parametrize("name", ["task soups", "greedy ensemble", "best per task"])
+def test_what_is_chosen_for_a_task_is_never_worse_at_it(name: str) -> None:
+    kitchen = NoiseKitchen(3, rows=60)
+    judge = Judge(kitchen, "overall")
+    menu, best = METHODS[name].choose(judge), METHODS[BEST].choose(judge)
+    assert all(judge.task(task, menu[task]) >= judge.task(task, best[task]) for task in menu)
+
+
+def test_a_greedy_soup_takes_no_more_evaluations_than_it_has_ingredients() -> None:
+    kitchen = NoiseKitchen(1, count=8)
+    steps = greedy_steps(Judge(kitchen, "overall"))
+    assert len(steps) == 8 and kitchen.cost(kitchen.wanted) <= 7
+    assert [step.candidate for step in steps] == Judge(kitchen, "overall").order(kitchen.group)
+
+
+def test_a_goal_may_be_a_task() -> None:
+    kitchen = NoiseKitchen(2)
+    task = TASKS.names[1]
+    chosen = METHODS[BEST].choose(Judge(kitchen, task))
+    values = [Judge(kitchen, task).task(task, single(member)) for member in kitchen.members]
+    assert chosen[task] == single(int(np.argmax(values)))
+
+
+def test_the_prior_counts_down_from_the_best() -> None:
+    assert prior([4, 2, 7]) == {4: 3.0, 2: 2.0, 7: 1.0}
+
+
+def test_equal_dishes_are_equal_whatever_the_order_they_were_named_in() -> None:
+    assert dish(WEIGHTS, [3, 1], [2, 1]) == dish(WEIGHTS, [1, 3], [1, 2])
+    assert dish(MEAN, [2]) == dish(VOTE, [2]) == dish(WEIGHTS, [2], [7], head=2) == single(2)
+    assert dish(WEIGHTS, [2], head=1).single is None
+
+
+def test_models_that_have_to_run_are_counted_once() -> None:
+    trunk = {"a": dish(WEIGHTS, [0, 1], head=0), "b": dish(WEIGHTS, [0, 1], head=1)}
+    assert len(models_of(trunk)) == 1
+    assert len(models_of({"a": dish(MEAN, [0, 1, 2]), "b": dish(VOTE, [1, 4])})) == 4
+    assert len(models_of({"a": single(1), "b": single(1), "c": single(2)})) == 2
+    assert len(models_of({"a": dish(WEIGHTS, [0, 1]), "b": single(1)})) == 2
+
+
+def test_of_those_that_cannot_be_told_apart_the_one_with_fewest_models_is_recommended() -> None:
+    names = [BEST, GREEDY, "task soups", "best per task"]
+    results = score_methods(NoiseKitchen(0), names, "overall", halvings=1)
+    taken, sentence = recommend(results)
+    assert taken.models == 1 and f"take the {taken.name} (1 model)" in sentence
+    assert max(result.models for result in results) > 1
+
+
+def test_a_clear_gain_is_recommended_whatever_it_costs() -> None:
+    class Wise(NoiseKitchen):
+        """Averages of predictions are right by far more often than anything alone."""
+
+        def _served(self, name: str, of: Dish) -> Served:
+            if of.how == MEAN:
+                labels = self.labels[name]
+                classes = self.tasks[name].classes
+                shares = np.eye(classes)[labels.astype(int)] if classes else None
+                return Served(labels, shares)
+            return super()._served(name, of)
+
+    results = score_methods(Wise(0), [BEST, GREEDY, "mean"], "overall", halvings=1)
+    assert [r.name for r in results][0] == "mean"
+    taken, sentence = recommend(results)
+    assert taken.name == "mean" and "5 models" in sentence and "a tie" not in sentence

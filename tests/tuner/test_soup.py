@@ -1,0 +1,475 @@
+"""Soups of a real, small run: what comes out, what is left out, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from model.checkpoint import MANIFEST, write_manifest
+from model.errors import InputError
+from model.files import read_yaml, to_yaml
+from model.folder import load_model
+from tests.tuner.search_runs import ROOT, state_of
+from tests.tuner.soup_runs import POINTS, ROWS, make_run, write_toy
+from tuner import afterwards, tastings
+from tuner.asked import How
+from tuner.average import mean_of
+from tuner.console import SearchConsole
+from tuner.cook import cook, read_soup
+from tuner.methods import BEST, GREEDY, METHODS
+from tuner.soup import main
+from tuner.soup_text import text_of
+
+OTHER = {"head.hidden": 8, "optim.learning_rate": 1e-7}  # fits nobody, and has learned nothing
+FILES = ("model.safetensors", "heads.safetensors")
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def cooked(folder: Path, **options: Any) -> dict[str, Any]:
+    return cook(folder, log=quiet, warn=pytest.fail, **options)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four trials that fit together and one that does not."""
+    root = tmp_path_factory.mktemp("soup")
+    toy = write_toy(root / "data")
+    return make_run(root / "first", [*POINTS, OTHER], tasks=str(toy), data=toy.parent)
+
+
+@pytest.fixture(scope="module")
+def soup(run: Path) -> dict[str, Any]:
+    return cooked(run, folders=True)
+
+
+@pytest.fixture
+def copy(run: Path, soup: dict[str, Any], tmp_path: Path) -> Path:
+    """The same run, not cooked yet."""
+    leave = shutil.ignore_patterns("soup", "soups")
+    return Path(shutil.copytree(run, tmp_path / "copy", ignore=leave))
+
+
+def method(soup: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in soup["methods"] if each["name"] == name)
+
+
+def model_of(run: Path, name: str) -> Path:
+    trial, checkpoint = name.split("/")
+    return run / "trials" / trial / "checkpoints" / checkpoint / "model"
+
+
+# --- what comes out -----------------------------------------------------------------------------
+
+
+def test_every_method_is_scored_and_the_table_is_sorted(run: Path, soup: dict[str, Any]) -> None:
+    assert {each["name"] for each in soup["methods"]} == set(METHODS)
+    crossed = [each["cross_fitted"]["value"] for each in soup["methods"]]
+    assert crossed == sorted(crossed, reverse=True)
+    for each in soup["methods"]:
+        assert each["score"]["low"] <= each["score"]["value"] <= each["score"]["high"]
+        gap = each["score"]["value"] - each["cross_fitted"]["value"]
+        assert each["cross_fitted"]["gap"] == pytest.approx(gap)
+        assert (each["difference"] is None) == (each["name"] == BEST)
+        assert (run / each["folder"]).is_dir() and (run / each["predictions"]).is_file()
+    assert read_soup(run) == soup == json.loads((run / "soup/soup.json").read_text())
+    text = text_of(soup, run)
+    assert all(name in text for name in METHODS) and soup["recommendation"] in text
+    assert max(map(len, text.splitlines())) < 200
+
+
+def test_the_greedy_soup_is_not_worse_than_the_best_single(soup: dict[str, Any]) -> None:
+    best, greedy = method(soup, BEST)["score"]["value"], method(soup, GREEDY)["score"]["value"]
+    assert greedy >= best == pytest.approx(soup["ingredients"][0]["score"])
+    steps = soup["steps"]
+    assert steps[0]["best"] is None and steps[0]["distance"] == 0
+    for step in steps[1:]:
+        assert step["accepted"] == (step["score"] > step["best"]) and step["distance"] > 0
+    accepted = [step["ingredient"] for step in steps if step["accepted"]]
+    assert sorted(accepted) == sorted(method(soup, GREEDY)["members"])
+    assert max(step["score"] for step in steps if step["accepted"]) == pytest.approx(greedy)
+
+
+def test_what_does_not_fit_is_named_and_serves_in_ensembles_only(soup: dict[str, Any]) -> None:
+    (left,) = soup["skipped"]
+    assert left["name"].startswith("t0004/") and "head_hidden is 8, not 0" in left["reason"]
+    assert [len(group) for group in soup["groups"]] == [4, 1]
+    assert {each["trial"] for each in soup["ingredients"]} == {"t0000", "t0001", "t0002", "t0003"}
+    assert left["name"] in str(method(soup, "mean")["members"])
+    assert left["name"] not in str(method(soup, "uniform soup")["members"])
+
+
+def test_the_uniform_soup_is_the_mean_of_all(run: Path, soup: dict[str, Any]) -> None:
+    names = [each["name"] for each in soup["ingredients"]]
+    mean = mean_of([model_of(run, name) for name in names], [1.0] * len(names))
+    written = mean_of([run / "soups/uniform-soup"], [1.0])
+    for name, tensor in mean.tensors.items():
+        assert torch.equal(tensor, written.tensors[name])
+
+
+def test_a_trunk_soup_has_the_heads_of_the_best_at_each_task(
+    run: Path, soup: dict[str, Any]
+) -> None:
+    folder = run / "soups/trunk-soup"
+    trunk = load_file(run / "soup/model.safetensors")
+    assert all(torch.equal(t, trunk[n]) for n, t in load_file(folder / FILES[0]).items())
+    heads = load_file(folder / FILES[1])
+    for task in soup["ingredients"][0]["tasks"]:
+        best = max(soup["ingredients"], key=lambda each: each["tasks"][task])
+        own = load_file(model_of(run, best["name"]) / FILES[1])
+        name = f"heads.task_{task}.output.weight"
+        assert torch.equal(heads[name], own[name])
+
+
+def test_the_soup_is_an_ordinary_model_folder(run: Path, soup: dict[str, Any]) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    encoder = AutoModel.from_pretrained(run / "soup").eval()
+    tokenizer = AutoTokenizer.from_pretrained(run / "soup")
+    own = load_model(run / "soup")
+    inputs = tokenizer(["a film", "a long and slow film"], padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        theirs = encoder(**inputs).last_hidden_state
+        mine = own.model.encoder(**inputs).last_hidden_state
+    torch.testing.assert_close(theirs, mine, rtol=0, atol=1e-6)
+    assert len(own.predict("mood", ["what a film"])) == 1
+    card = (run / "soup/README.md").read_text()
+    assert soup["data"] in card and "optim.learning_rate" in card and "cross-fitted" in card
+    assert all(step["ingredient"] in card for step in soup["steps"] if step["accepted"])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_prediction_agrees_with_the_evaluation_whatever_answers(
+    run: Path, soup: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    from tuner.predict import main as predict
+
+    found = method(soup, name)
+    folder = str(run / found["folder"])
+    assert predict([folder, "--split", "dev", "--out", str(tmp_path), "--quiet"]) == 0
+    new = {(r["task"], r["id"]): r for r in pq.read_table(tmp_path / "dev.parquet").to_pylist()}
+    known = pq.read_table(run / found["predictions"]).to_pylist()
+    assert len(known) == 3 * ROWS["dev"]
+    for row in known:
+        mine = new[row["task"], row["id"]]
+        assert mine["label"] == row["label"]
+        assert mine["prediction"] == pytest.approx(row["prediction"], abs=1e-6)
+        if row["probabilities"] is not None:
+            assert mine["probabilities"] == pytest.approx(row["probabilities"], abs=1e-6)
+
+
+def test_the_search_saw_what_the_soup_starts_from(run: Path, soup: dict[str, Any]) -> None:
+    best = soup["ingredients"][0]
+    trial = run / "trials" / best["trial"] / "predictions" / f"{best['checkpoint']}.parquet"
+    kept = pq.read_table(trial).to_pylist()
+    assert pq.read_table(run / "soup/predictions/best-single.parquet").to_pylist() == kept
+
+
+# --- going on -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_evaluated_twice(run: Path, soup: dict[str, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tastings, "evaluate", lambda *args, **options: pytest.fail("ran again"))
+        again = cooked(run, folders=True)
+    for each in (again, soup):
+        each.pop("time"), each.pop("seconds")
+    assert again == soup
+
+
+def test_killed_half_way_it_goes_on(copy: Path, soup: dict[str, Any]) -> None:
+    ran: list[int] = []
+    real = tastings.evaluate
+
+    def dying(*args: Any, **options: Any) -> Any:
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        ran.append(1)
+        return real(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tastings, "evaluate", dying)
+        with pytest.raises(KeyboardInterrupt):
+            cooked(copy, methods=[GREEDY, "uniform soup"])
+    assert not (copy / "soup").exists()
+    before = len(list((copy / "soups/tastings").iterdir()))
+    assert before == 9  # three tasks each
+
+    def counted(*args: Any, **options: Any) -> Any:
+        ran.append(1)
+        return real(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tastings, "evaluate", counted)
+        found = cooked(copy, methods=[GREEDY, "uniform soup"])
+    assert len(ran) == found["evaluations"]  # in both goes together, none of them twice
+    assert found["steps"] == soup["steps"]
+    mine, known = method(found, GREEDY), method(soup, GREEDY)
+    assert mine["members"] == known["members"] and mine["evaluations"] == known["evaluations"]
+    for part in ("score", "cross_fitted"):
+        assert mine[part] == pytest.approx(known[part], abs=1e-9)
+
+
+@pytest.mark.slow
+def test_a_real_kill_leaves_nothing_half_written(copy: Path, soup: dict[str, Any]) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from tuner import tastings\n"
+        "real = tastings.write_predictions\n"
+        "left = [5]\n"
+        "def dying(*args):\n"
+        "    left[0] -= 1\n"
+        "    if not left[0]: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    real(*args)\n"
+        "tastings.write_predictions = dying\n"
+        "from tuner.soup import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(copy), "--methods", GREEDY],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=240,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert not (copy / "soup").exists()
+    assert main([str(copy), "--methods", GREEDY, "--quiet"]) == 0
+    found = read_soup(copy)
+    assert found is not None and found["steps"] == soup["steps"]
+
+
+def test_a_tasting_that_cannot_be_read_is_made_again(copy: Path, soup: dict[str, Any]) -> None:
+    cooked(copy, methods=["uniform soup"])
+    some = sorted((copy / "soups/tastings").iterdir())[0]
+    some.write_bytes(b"not a table")
+    again = cooked(copy, methods=["uniform soup"])
+    assert method(again, "uniform soup")["score"] == method(soup, "uniform soup")["score"]
+    assert some.stat().st_size > 20
+
+
+# --- what is left out ---------------------------------------------------------------------------
+
+
+def sign(place: Path) -> None:
+    (place / MANIFEST).unlink()
+    write_manifest(place)
+
+
+def corrupt(place: Path) -> None:
+    data = bytearray((place / "model" / FILES[0]).read_bytes())
+    data[-3] ^= 255
+    (place / "model" / FILES[0]).unlink()  # it may be linked to another folder
+    (place / "model" / FILES[0]).write_bytes(data)
+
+
+def missing(place: Path) -> None:
+    shutil.rmtree(place)
+
+
+def not_a_number(place: Path) -> None:
+    change(place, lambda heads: heads["heads.task_mood.output.bias"].fill_(float("nan")))
+
+
+def other_shape(place: Path) -> None:
+    def widen(heads: dict[str, torch.Tensor]) -> None:
+        heads["heads.task_mood.output.bias"] = torch.zeros(7)
+
+    change(place, widen)
+
+
+def change(place: Path, how: Any) -> None:
+    path = place / "model" / FILES[1]
+    heads = load_file(path)
+    how(heads)
+    path.unlink()
+    save_file(heads, path)
+    sign(place)
+
+
+def no_predictions(place: Path) -> None:
+    (place.parents[1] / "predictions" / f"{place.name}.parquet").write_bytes(b"nothing")
+
+
+DAMAGE = {
+    "sha256 of model/model.safetensors differs": corrupt,
+    "its checkpoint is not there any more": missing,
+    "'heads.task_mood.output.bias' has values that are no finite numbers": not_a_number,
+    "shape of heads.task_mood.output.bias is [7], not [3]": other_shape,
+    "its dev predictions cannot be read": no_predictions,
+}
+
+
+@pytest.mark.parametrize("reason", DAMAGE)
+def test_a_damaged_ingredient_is_named_and_skipped(
+    copy: Path, soup: dict[str, Any], reason: str
+) -> None:
+    name = soup["ingredients"][1]["name"]
+    DAMAGE[reason](model_of(copy, name).parent)
+    found = cooked(copy, methods=[BEST])
+    said = {each["name"]: each["reason"] for each in found["skipped"]}
+    assert reason in said[name]
+    assert name not in [each["name"] for each in found["ingredients"]]
+    assert len(found["ingredients"]) == 3
+    assert name in text_of(found, copy)
+
+
+def test_a_soup_of_one_is_that_model(copy: Path, soup: dict[str, Any]) -> None:
+    names = [each["name"] for each in soup["ingredients"]]
+    for name in names[1:]:
+        missing(model_of(copy, name).parent)
+    found = cooked(copy, methods=["uniform soup"])
+    assert method(found, GREEDY)["members"] == names[:1] and found["evaluations"] == 0
+    for file in FILES:
+        assert (copy / "soup" / file).read_bytes() == (model_of(copy, names[0]) / file).read_bytes()
+    assert method(found, GREEDY)["score"] == method(found, BEST)["score"]
+
+
+def test_a_soup_of_two_equal_models_is_that_model(copy: Path, soup: dict[str, Any]) -> None:
+    first, second = (each["name"] for each in soup["ingredients"][:2])
+    for name in [each["name"] for each in soup["ingredients"][2:]]:
+        missing(model_of(copy, name).parent)
+    place = model_of(copy, second).parent
+    for file in FILES:
+        (place / "model" / file).unlink()
+        shutil.copy(model_of(copy, first) / file, place / "model" / file)
+    sign(place)
+    kept = [model_of(copy, n).parents[2] / "predictions" / n.split("/")[1] for n in (first, second)]
+    shutil.copy(kept[0].with_suffix(".parquet"), kept[1].with_suffix(".parquet"))
+    found = cooked(copy, methods=["uniform soup"], folders=True)
+    assert method(found, GREEDY)["members"] == [first]  # as good is not better
+    alone, both = (mean_of([copy / p], [1.0]) for p in ("soup", "soups/uniform-soup"))
+    assert all(torch.equal(t, both.tensors[n]) for n, t in alone.tensors.items())
+    assert method(found, "uniform soup")["score"] == method(found, GREEDY)["score"]
+
+
+def test_where_nothing_is_whole_every_reason_is_told(copy: Path) -> None:
+    for place in copy.glob("trials/*/checkpoints/*"):
+        missing(place)
+    with pytest.raises(InputError) as error:
+        cooked(copy)
+    assert str(error.value).count("not there any more") == 5
+
+
+def test_other_data_than_the_searchs_are_refused(copy: Path) -> None:
+    about = read_yaml(copy / "run.yaml").data
+    about["fingerprints"]["data"] = "0" * 64
+    (copy / "run.yaml").write_text(to_yaml(about))
+    with pytest.raises(InputError, match="not those of the search"):
+        cooked(copy)
+
+
+# --- after a search -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("disk full"), "no soup: OSError: disk full; to try again: python -m tuner.soup"),
+        (InputError("x", ["bad data"]), "no soup: bad data; to try again: python -m tuner.soup"),
+        (KeyboardInterrupt(), "no soup: interrupted; to try again: python -m tuner.soup"),
+    ],
+)
+def test_a_soup_that_fails_is_told_in_a_line(
+    run: Path,
+    error: BaseException,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def failing(*args: Any, **options: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("tuner.cook.cook", failing)
+    assert afterwards.cook_soup(run, SearchConsole()) is None
+    assert capsys.readouterr().err == f"{said} {run}\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "stopped", "cooked"),
+    [(True, None, True), (True, "time", True), (True, "interrupted", False), (False, None, False)],
+)
+def test_a_search_cooks_when_it_is_done_and_before_its_pictures(
+    run: Path, asked: bool, stopped: str | None, cooked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def cook_it(folder: Path, console: SearchConsole) -> dict[str, Any]:
+        told.append("cooked")
+        return {"run": folder.name}
+
+    monkeypatch.setattr(afterwards, "cook_soup", cook_it)
+    monkeypatch.setattr(afterwards, "summarise", lambda *parts, **options: None)
+    tasks = SimpleNamespace(task_set=None)
+    how = How(soup=asked, report=False)
+    plan: Any = SimpleNamespace(folder=run, how=how, space=tasks, max_examples=1)
+    board: Any = SimpleNamespace(finish=lambda: told.append("drawn"))
+    state = state_of(run)
+    result = afterwards.afterwards(plan, state, stopped, board, SearchConsole(quiet=True))
+    drawn = ["drawn"] if stopped != "interrupted" else []
+    assert told == ["cooked"] * cooked + drawn
+    assert (result.soup is not None) == cooked
+
+
+def test_a_search_leaves_the_dear_methods_to_the_command(copy: Path, soup: dict[str, Any]) -> None:
+    found = afterwards.cook_soup(copy, SearchConsole(quiet=True))
+    assert found is not None and (copy / "soup/soup.json").is_file()
+    names = {each["name"] for each in found["methods"]}
+    assert set(METHODS) - names == {"weighted soup", "task soups"}
+    assert found["evaluations"] < soup["evaluations"]
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_table(
+    run: Path, soup: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run), "--folders", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert "greedy soup" in said and "cross-fitted" in said and "take the" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--methods", "gredy soup"], "did you mean 'greedy soup'"),
+        (["--methods", ","], "name some of"),
+        (["--keep", "0"], "1 or more"),
+        (["--halvings", "0"], "1 or more"),
+    ],
+)
+def test_bad_flags_are_refused(
+    run: Path, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run), *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "run.yaml" in capsys.readouterr().err
+
+
+def test_fewer_ingredients_can_be_asked_for(run: Path, copy: Path, soup: dict[str, Any]) -> None:
+    found = cooked(copy, keep=1, methods=[BEST])
+    assert 1 <= len(found["ingredients"]) <= len(soup["ingredients"])
+    assert found["candidates"] <= 5
+    assert np.isfinite(method(found, BEST)["score"]["value"])

@@ -1,0 +1,125 @@
+"""What can answer a task: a model, an average of models' weights, or a blend of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from model.scores import Array
+from model.tasks import TaskSet
+from tuner.blend import Served
+from tuner.dev_predictions import Answers, DevPredictions, Grid, precision_of
+from tuner.greedy import ranked
+
+WEIGHTS, MEAN, VOTE = "weights", "mean", "vote"
+
+
+@dataclass(frozen=True)
+class Dish:
+    """Ingredients by number, in their order, with weights. Made by `dish`, so equals are equal."""
+
+    how: str  # WEIGHTS are averaged, or predictions blended by MEAN or VOTE
+    members: tuple[int, ...]
+    weights: tuple[float, ...]
+    head: int | None = None  # whose head and PALs stand on the averaged trunk; None: averaged too
+
+    @property
+    def must_run(self) -> bool:
+        """True for an average, whose answers nobody kept."""
+        return self.how == WEIGHTS and self.single is None
+
+    @property
+    def single(self) -> int | None:
+        """The ingredient, if it is one as it is."""
+        alone = len(self.members) == 1 and self.head in (None, self.members[0])
+        return self.members[0] if alone else None
+
+
+Menu = dict[str, Dish]  # what answers each task
+
+
+def dish(
+    how: str,
+    members: Sequence[int],
+    weights: Sequence[float] | None = None,
+    head: int | None = None,
+) -> Dish:
+    if len(members) == 1 and head in (None, members[0]):
+        return Dish(WEIGHTS, (members[0],), (1.0,))
+    given = [1.0] * len(members) if weights is None else weights
+    pairs = sorted(zip(members, given, strict=True))
+    return Dish(how, tuple(m for m, _ in pairs), tuple(float(w) for _, w in pairs), head)
+
+
+def single(member: int) -> Dish:
+    return dish(WEIGHTS, [member])
+
+
+class Kitchen(Protocol):
+    """Serves a dish's answers to a task's dev rows."""
+
+    tasks: TaskSet
+    labels: Mapping[str, Array]
+    group: Sequence[int]  # ingredients whose weights can be averaged
+    members: Sequence[int]  # all ingredients
+    wanted: set[tuple[str, Dish]]  # averages that had to be run, or would have had to be
+
+    def serve(self, menu: Mapping[str, Dish]) -> dict[str, Served]: ...
+
+    def cost(self, wanted: set[tuple[str, Dish]]) -> float: ...
+
+
+class Judge:
+    """Scores menus on some of the dev rows: those with weight 1 in `rows`; all if None."""
+
+    def __init__(
+        self, kitchen: Kitchen, goal: str, rows: Mapping[str, Array] | None = None
+    ) -> None:
+        self.kitchen, self.goal, self.tasks = kitchen, goal, kitchen.tasks
+        self.rows = None if rows is None else {name: of[None] for name, of in rows.items()}
+        self._values: dict[tuple[str, Dish], float] = {}
+
+    def task(self, name: str, of: Dish) -> float:
+        """The task's own metric."""
+        return self._task_values({name: of})[name]
+
+    def score(self, of: Dish | Menu) -> float:
+        """By the run's goal; one dish may serve all tasks."""
+        menu = of if isinstance(of, dict) else dict.fromkeys(self.tasks.names, of)
+        values = {name: np.array(value) for name, value in self._task_values(menu).items()}
+        return float(Grid.of(values, self.tasks).by(self.goal))
+
+    def order(self, members: Sequence[int], task: str | None = None) -> list[int]:
+        """Ingredients best first, overall or by a task; of equals the one with the lower number."""
+        members = sorted(members)
+        alone = [single(member) for member in members]
+        scores = [self.task(task, one) if task else self.score(one) for one in alone]
+        return [members[place] for place in ranked(scores)]
+
+    def _task_values(self, menu: Mapping[str, Dish]) -> dict[str, float]:
+        # Noted also where the answer is known: it tells what a method would cost on its own.
+        self.kitchen.wanted.update(pair for pair in menu.items() if pair[1].must_run)
+        missing = {name: of for name, of in menu.items() if (name, of) not in self._values}
+        if missing:
+            for name, served in self.kitchen.serve(missing).items():
+                task, labels = self.tasks[name], self.kitchen.labels[name]
+                kind = precision_of(task)
+                answers = Answers(labels.astype(kind), served.values[None].astype(kind))
+                rows = np.ones((1, len(labels))) if self.rows is None else self.rows[name]
+                value = float(answers.values(task, rows)[0, 0])
+                self._values[name, missing[name]] = value
+        return {name: self._values[name, of] for name, of in menu.items()}
+
+
+def predictions_of(kitchen: Kitchen, menus: Sequence[Menu], name: str) -> DevPredictions:
+    """What the menus answer, as candidates of that name to be compared row by row."""
+    served = [kitchen.serve(menu) for menu in menus]
+    answers = {}
+    for task in kitchen.tasks:
+        kind = precision_of(task)
+        values = np.stack([each[task.name].values.astype(kind) for each in served])
+        answers[task.name] = Answers(kitchen.labels[task.name].astype(kind), values)
+    return DevPredictions([name] * len(menus), answers)

@@ -1,0 +1,165 @@
+"""What every method is worth: plain, against the best single model, and cross-fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.console import short
+from model.scores import RESAMPLES, Score, interval
+from model.tasks import TaskSet
+from tuner.columns import signed
+from tuner.crossfit import HALVINGS_RESAMPLES, Difference, HeldOut, halve, score_held_out
+from tuner.dev_predictions import DevPredictions
+from tuner.dishes import WEIGHTS, Dish, Judge, Kitchen, Menu, predictions_of
+from tuner.methods import BEST, METHODS
+
+HALVINGS = 20  # where nothing has to be run for one
+
+
+@dataclass(frozen=True)
+class Result:
+    """A method, what it chose, and how good that is."""
+
+    name: str
+    menu: Menu
+    score: Score
+    tasks: dict[str, Score]
+    difference: Difference | None  # to the best single; None for itself
+    held_out: HeldOut  # cross-fitted
+    halvings: int
+    evaluations: float
+
+    @property
+    def kind(self) -> str:
+        return METHODS[self.name].kind
+
+    @property
+    def gap(self) -> float:
+        """By how much choosing on dev flatters."""
+        return self.score.value - self.held_out.value
+
+    @property
+    def models(self) -> int:
+        return len(models_of(self.menu))
+
+
+def models_of(menu: Mapping[str, Dish]) -> set[Any]:
+    """What has to run to answer all tasks: averages count once, whatever their heads."""
+    found: set[Any] = set()
+    for dish in menu.values():
+        if dish.how == WEIGHTS:
+            found.add(dish.members if len(dish.members) == 1 else (dish.members, dish.weights))
+        else:
+            found.update((member,) for member in dish.members)
+    return found
+
+
+class Halves:
+    """Random halves of dev, and a judge for each."""
+
+    def __init__(self, kitchen: Kitchen, goal: str, splits: int = HALVINGS, seed: int = 0) -> None:
+        rows = {task: len(labels) for task, labels in kitchen.labels.items()}
+        self.kitchen, self.goal, self.seed = kitchen, goal, seed
+        self.rows = halve(rows, kitchen.tasks, splits, seed)
+        self.judges = [
+            Judge(kitchen, goal, {task: of[half] for task, of in self.rows.items()})
+            for half in range(2 * splits)
+        ]
+
+    def cross_fit(self, name: str, halvings: int, resamples: int = HALVINGS_RESAMPLES) -> HeldOut:
+        """A method's choice made on each half and scored on the other."""
+        count = 2 * halvings
+        chosen = [METHODS[name].choose(judge) for judge in self.judges[:count]]
+        answers = predictions_of(self.kitchen, chosen, name)
+        some = {task: of[:count] for task, of in self.rows.items()}
+        return score_held_out(answers, some, self.kitchen.tasks, self.seed, self.goal, resamples)
+
+
+def score_methods(
+    kitchen: Kitchen, names: Sequence[str], goal: str, *, halvings: int, seed: int = 0
+) -> list[Result]:
+    """Sorted by the cross-fitted score, best first. Averages are halved `halvings` times only."""
+    whole = Judge(kitchen, goal)
+    halves = Halves(kitchen, goal, max(HALVINGS, halvings), seed)
+    menus: dict[str, Menu] = {}
+    held: dict[str, HeldOut] = {}
+    spent: dict[str, float] = {}
+    everything = set(kitchen.wanted)
+    for name in names:
+        kitchen.wanted = set()
+        menus[name] = METHODS[name].choose(whole)
+        kitchen.serve(menus[name])
+        few = METHODS[name].kind == WEIGHTS
+        held[name] = halves.cross_fit(name, halvings if few else HALVINGS)
+        spent[name] = kitchen.cost(kitchen.wanted)
+        everything |= kitchen.wanted
+    kitchen.wanted = everything
+    dev = predictions_of(kitchen, list(menus.values()), "")
+    scores, differences = compare(dev, list(names), kitchen.tasks, goal, seed)
+    found = [
+        Result(
+            name=name,
+            menu=menus[name],
+            score=scores[name][0],
+            tasks=scores[name][1],
+            difference=differences[name],
+            held_out=held[name],
+            halvings=len(held[name].halvings),
+            evaluations=spent[name],
+        )
+        for name in names
+    ]
+    return sorted(found, key=lambda result: -result.held_out.value)
+
+
+def compare(
+    dev: DevPredictions, names: list[str], tasks: TaskSet, goal: str, seed: int
+) -> tuple[dict[str, tuple[Score, dict[str, Score]]], dict[str, Difference | None]]:
+    """Each candidate's scores with intervals, and its paired difference to the best single."""
+    points = dev.grid(tasks).at(0)
+    drawn = dev.resampled(tasks, RESAMPLES, seed)
+    best = names.index(BEST)
+
+    def score(number: int, of: str) -> Score:
+        return Score(float(points.by(of)[number]), *interval(drawn.by(of)[number]))
+
+    def difference(number: int) -> Difference | None:
+        if number == best:
+            return None
+        value = float(points.by(goal)[number] - points.by(goal)[best])
+        return Difference(value, *interval(drawn.by(goal)[number] - drawn.by(goal)[best]))
+
+    scores = {
+        name: (score(number, goal), {task: score(number, task) for task in tasks.names})
+        for number, name in enumerate(names)
+    }
+    return scores, {name: difference(number) for number, name in enumerate(names)}
+
+
+# --- what to take -------------------------------------------------------------------------------
+
+
+def recommend(results: Sequence[Result]) -> tuple[Result, str]:
+    """Of those that cannot be told from the best, the one that runs the fewest models.
+
+    Judged on rows that did not choose. Of as many models, the higher cross-fitted score.
+    """
+    first = results[0]
+    level = [r for r in results if r is first or (first.held_out - r.held_out).tie]
+    taken = min(level, key=lambda r: (r.models, results.index(r)))
+    _, low, high = taken.held_out.around()
+    score = f"{short(taken.held_out.value)} [{short(low)}, {short(high)}]"
+    said = f"take the {taken.name} ({_models(taken.models)}), cross-fitted {score}"
+    if taken is not first:
+        lead = signed(first.held_out - taken.held_out)
+        return taken, f"{said}: {first.name} ({_models(first.models)}) differs by {lead}"
+    if taken.name == BEST:
+        return taken, f"{said}: nothing did better on rows that did not choose it"
+    best = next(r for r in results if r.name == BEST)
+    return taken, f"{said}: against the best single {signed(taken.held_out - best.held_out)}"
+
+
+def _models(count: int) -> str:
+    return f"{count} model{'s' if count != 1 else ''}"

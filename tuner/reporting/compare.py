@@ -1,0 +1,71 @@
+"""Several runs side by side, and which differences are more than noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.errors import InputError
+from tuner.crossfit import Differences, paired_differences
+from tuner.dev_predictions import DevPredictions
+from tuner.reporting.answer import Contender, collect_answer
+from tuner.reporting.run import Run
+
+
+@dataclass(frozen=True)
+class Side:
+    run: Run
+    best: Contender | None
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The best of one run against the best of another."""
+
+    first: str
+    second: str
+    differences: Differences | None  # first - second
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    sides: list[Side]
+    pairs: list[Pair]
+    same_tasks: bool
+
+
+def collect_comparison(runs: Sequence[Run]) -> Comparison:
+    sides = [Side(run, collect_answer(run).best) for run in runs]
+    pairs = [
+        _pair(first, second) for place, first in enumerate(runs) for second in runs[place + 1 :]
+    ]
+    alike = len({run.prints.get("tasks") for run in runs}) == 1
+    return Comparison(sides, pairs, alike)
+
+
+def _pair(first: Run, second: Run) -> Pair:
+    names = (first.name, second.name)
+    if first.tasks.tasks != second.tasks.tasks:
+        return Pair(*names, None, "they have other tasks")
+    try:
+        candidates = [_best(first), _best(second)]
+        # Rows of both are brought into one order; other rows or labels are refused.
+        both = DevPredictions.load(first.folder, candidates, first.tasks)
+        return Pair(*names, paired_differences(both[0], both[1], first.tasks))
+    except InputError as error:
+        return Pair(*names, None, error.faults[0])
+
+
+def _best(run: Run) -> tuple[str, dict[str, Any]]:
+    best = run.state.best_trial()
+    entry = best.chosen(run.state.objectives) if best else None
+    if best is None or entry is None or "predictions" not in entry:
+        raise InputError(str(run.folder), [f"{run.name} has no finished trial with predictions"])
+    file = run.folder.absolute() / "trials" / best.id / entry["predictions"]
+    return f"{run.name} {best.id}", {**entry, "predictions": str(file)}

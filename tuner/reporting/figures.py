@@ -1,0 +1,63 @@
+"""A picture: plotly's data and layout, with the sentence that says how to read it.
+
+Colours are names that the page's script looks up when it draws, because a page is light, dark or
+on paper. They are Okabe and Ito's, which people with any colour vision can tell apart.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+INK, FAINT, PAPER = "@ink@", "@faint@", "@paper@"
+BLUE, ORANGE, GREEN, RED = "@blue@", "@orange@", "@green@", "@red@"
+PURPLE, SKY, GREY = "@purple@", "@sky@", "@grey@"
+CLASSES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY)
+SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up", "star", "x")
+# From little to much; lightness alone carries it, so it survives any colour vision and a printer.
+AMOUNT = [[0, "@low@"], [0.5, "@middle@"], [1, "@high@"]]
+SCALE = "Cividis"  # for numbers on points
+
+
+@dataclass(frozen=True)
+class Figure:
+    id: str
+    title: str
+    reading: str  # how to read it
+    data: list[Json]
+    layout: Json = field(default_factory=dict)
+    height: int = 340
+    size: str = "full"  # full, half (two beside each other) or wide (scrolls on a phone)
+    switch: tuple[str, ...] = ()  # names of groups of traces of which one is shown
+
+
+def axis(title: str, **more: Any) -> Json:
+    return {"title": {"text": title}, "automargin": True, **more}
+
+
+def class_style(place: int) -> Json:
+    """The look of the class of this number: another colour, then another symbol."""
+    turn, colour = divmod(place, len(CLASSES))
+    return {"color": CLASSES[colour], "symbol": SYMBOLS[(place + turn) % len(SYMBOLS)]}
+
+
+def wrapped(label: str, width: int = 18) -> str:
+    return "<br>".join(textwrap.wrap(label, width)) or label
+
+
+KNOWN = re.compile(r"<(?!(?:br|extra|/extra)>)")
+
+
+def tame(value: Any) -> Any:
+    """Plotly draws some tags in text. Only those that this package writes are left."""
+    if isinstance(value, str):
+        return KNOWN.sub("&lt;", value)
+    if isinstance(value, dict):
+        return {key: tame(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [tame(each) for each in value]
+    return value

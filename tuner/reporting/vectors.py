@@ -1,0 +1,113 @@
+"""Dev examples as the model sees them: what each task's head is given, in two dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.data.batches import eval_batches
+from model.errors import InputError
+from model.evaluate import EVAL_BATCH, outputs_of, rows_from_texts
+from model.folder import TextModel, load_model
+from tuner.reporting.mistakes import Mistakes, Subject, TaskResult
+
+POINTS = 600  # of all tasks together: t-SNE takes seconds for them
+LEAST = 8  # of a task, below which there is nothing to see
+WORDS = 60  # of a sentence that a point shows
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Some dev examples of one task, on two maps."""
+
+    result: TaskResult
+    rows: NDArray[np.int64]  # which of the task's
+    pca: Vectors  # [rows, 2]
+    explained: tuple[float, float]  # shares of the variance
+    tsne: Vectors  # [rows, 2]
+
+    @property
+    def texts(self) -> list[str]:
+        known = self.result.sentences
+        assert known is not None  # there would be no cloud
+        return [" / ".join(_cut(part) for part in known[row]) for row in self.rows]
+
+
+def collect_clouds(mistakes: Mistakes, fallback: Subject | None) -> tuple[list[Cloud], str]:
+    """A cloud for each task, and why there is none where there is none."""
+    subject = mistakes.subject
+    place = (subject.model if subject else None) or (fallback.model if fallback else None)
+    if place is None:
+        return [], "No picture of the embeddings: the model's folder is not there any more."
+    readable = [
+        result
+        for result in mistakes.results
+        if result.sentences is not None and len(result.labels) >= LEAST
+    ]
+    if not readable:
+        return [], "No picture of the embeddings: the sentences are not there."
+    try:
+        model = load_model(place)
+        known = [result for result in readable if result.task.name in model.tasks]
+        each = POINTS // max(1, len(known))
+        return [_cloud(model, result, each) for result in known], ""
+    except (InputError, OSError, RuntimeError, ValueError) as error:
+        reason = error.faults[0] if isinstance(error, InputError) else error
+        return [], f"No picture of the embeddings: {reason}."
+
+
+def _cloud(model: TextModel, result: TaskResult, limit: int) -> Cloud:
+    from sklearn.decomposition import PCA  # type: ignore[import-untyped,unused-ignore]
+    from sklearn.manifold import TSNE  # type: ignore[import-untyped,unused-ignore]
+
+    count = len(result.labels)
+    rows = np.arange(count)
+    if count > limit:
+        rows = np.sort(np.random.default_rng(0).choice(count, size=limit, replace=False))
+    assert result.sentences is not None
+    vectors = vectors_of(model, result.task.name, [result.sentences[row] for row in rows])
+    pca = PCA(n_components=2, random_state=0).fit(vectors)
+    near = min(30.0, (len(rows) - 1) / 3)
+    tsne = TSNE(perplexity=near, init="pca", learning_rate="auto", random_state=0, n_jobs=1)
+    shares = np.nan_to_num(pca.explained_variance_ratio_)
+    return Cloud(
+        result,
+        rows,
+        pca.transform(vectors),
+        (float(shares[0]), float(shares[1])),
+        tsne.fit_transform(vectors),
+    )
+
+
+def vectors_of(model: TextModel, task: str, texts: list[tuple[str, ...]]) -> Vectors:
+    """What the task's head is given for each, [rows, width]."""
+    spec = model.tasks[task]
+    given: list[Any] = texts if spec.pair else [text[0] for text in texts]
+    tokens = rows_from_texts(spec, given, model.tokenizer)
+    seen: list[torch.Tensor] = []
+
+    def look(head: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        # A head that compares two sentences by their cosine is given both.
+        first, *others = inputs
+        seen.append((first - others[0]).abs() if others else first)
+
+    handle = model.model.heads[f"task_{task}"].register_forward_pre_hook(look)
+    try:
+        outputs_of(model.model, task, tokens, model.assembler)
+    finally:
+        handle.remove()
+    found = torch.cat([each.float().cpu() for each in seen]).numpy()
+    order = np.concatenate(eval_batches(tokens, EVAL_BATCH))
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    vectors: Vectors = found[back]
+    return vectors
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= WORDS else sentence[: WORDS - 1] + "…"

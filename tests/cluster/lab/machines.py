@@ -1,0 +1,173 @@
+"""A lab at work. Only to be used inside `tests.cluster.lab.play`, in namespaces of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.lab import OWN_SPACE, ROOT
+
+VENV = Path(sys.prefix)
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "lab",
+    "AWS_SECRET_ACCESS_KEY": "lab-secret",
+    "AWS_DEFAULT_REGION": "us-west-2",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+SMALL_STORE = "--object-store-memory=100000000"
+PORT = 5555  # of the pretended cloud
+
+
+class Lab:
+    def __init__(self, folder: Path, gateway: str, mask: int) -> None:
+        self.folder, self.gateway, self.mask = folder, gateway, mask
+        self.machines: dict[str, subprocess.Popen[bytes]] = {}
+        self.found: dict[str, Any] = {}
+        self.began = time.monotonic()
+        self.home = folder / "laptop"
+        (self.home / "tmp").mkdir(parents=True)
+        (folder / "shared").mkdir()
+        self._own_the_space()
+
+    def _own_the_space(self) -> None:
+        run("mount", "--make-rprivate", "/")
+        # Where Ray keeps its SSH connections, by user and not by cluster.
+        user = hashlib.sha256(b"root").hexdigest()[:10]
+        Path(f"/tmp/ray_ssh_{user}").mkdir(exist_ok=True)
+        run("mount", "-t", "tmpfs", "tmpfs", f"/tmp/ray_ssh_{user}")
+        for name, content in (("resolv.conf", ""), ("hosts", "127.0.0.1 localhost\n")):
+            (self.folder / name).write_text(content)
+            run("mount", "--bind", str(self.folder / name), f"/etc/{name}")
+        run("ip", "link", "set", "lo", "up")
+        run("ip", "link", "add", "br0", "type", "bridge")
+        run("ip", "addr", "add", f"{self.gateway}/{self.mask}", "dev", "br0")
+        run("ip", "link", "set", "br0", "up")
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")  # "unreachable" at once, not silence
+        os.environ.update(
+            HOME=str(self.home),
+            TMPDIR=str(self.home / "tmp"),
+            RAY_TMPDIR=str(self.home / "tmp"),
+            RAY_USAGE_STATS_ENABLED="0",
+            PATH=f"{VENV / 'bin'}:{os.environ['PATH']}",
+        )
+
+    def note(self, what: str) -> None:
+        print(f"{time.monotonic() - self.began:6.1f} s  {what}", flush=True)
+
+    # --- machines -------------------------------------------------------------------------------
+
+    def start(self, name: str, address: str) -> None:
+        base = Path(os.path.realpath(VENV / "bin" / "python")).parent.parent
+        keep = [str(place) for place in (VENV, base) if place != Path("/usr")]
+        script = Path(__file__).with_name("machine.sh")
+        log = open(self.folder / f"{name}.log", "wb")
+        machine = subprocess.Popen(
+            [*OWN_SPACE, "bash", str(script), str(self.folder), name, f"{address}/{self.mask}"]
+            + [self.gateway, *keep],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        net = f"/proc/{machine.pid}/ns/net"
+        wait_for(lambda: os.readlink(net) != os.readlink("/proc/self/ns/net"), 20)
+        number = len(self.machines)
+        run("ip", "link", "add", f"v{number}", "type", "veth", "peer", "name", "eth0", "netns",
+            str(machine.pid))  # fmt: skip
+        run("ip", "link", "set", f"v{number}", "master", "br0")
+        run("ip", "link", "set", f"v{number}", "up")
+        self.machines[name] = machine
+
+    def cut_power(self, name: str) -> None:
+        self.machines[name].kill()
+        self.machines[name].wait()
+        self.note(f"{name} lost its power")
+
+    def running(self) -> list[str]:
+        return sorted(name for name, machine in self.machines.items() if machine.poll() is None)
+
+    def processes(self, name: str) -> list[str]:
+        """What runs on a machine, by the names of its programs."""
+        space = os.readlink(f"/proc/{child_of(self.machines[name].pid)}/ns/pid")
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                # A machine's first process is no init: the dead stay listed.
+                if os.readlink(entry / "ns" / "pid") == space and state not in "ZX":
+                    found.append((entry / "comm").read_text().strip())
+            except OSError:
+                continue
+        return found
+
+    def home_of(self, name: str) -> Path:
+        return self.folder / name / "root"
+
+    # --- Ray and the cloud ----------------------------------------------------------------------
+
+    def ray(self, *words: str, seconds: float = 200) -> str:
+        self.note(f"ray {' '.join(words)[:150]}")
+        done = subprocess.run(
+            ["ray", *words], cwd=ROOT, text=True, timeout=seconds,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == 0, f"ray {words}: {done.stdout[-4000:]}"
+        return done.stdout
+
+    def cloud(self) -> str:
+        """A pretended Amazon in this lab; its address."""
+        place = f"http://{self.gateway}:{PORT}"
+        os.environ.update(KEYS, AWS_ENDPOINT_URL=place, MOTO_IAM_LOAD_MANAGED_POLICIES="true")
+        log = open(self.folder / "cloud.log", "wb")
+        start = [sys.executable, "-m", "moto.server", "-H", self.gateway, "-p", str(PORT)]
+        subprocess.Popen(start, stdout=log, stderr=subprocess.STDOUT)
+        wait_for(lambda: answers(self.gateway, PORT), 60)
+        return place
+
+    def write_cluster(self, data: dict[str, Any]) -> str:
+        path = self.folder / "cluster.yaml"
+        path.write_text(yaml.safe_dump(data, sort_keys=False))
+        return str(path)
+
+    def end(self) -> None:
+        (self.folder / "found.json").write_text(json.dumps(self.found, indent=1))
+        self.note("done")
+
+
+# The venv is this one; the project as it was shipped stands before what is installed in it.
+SET_UP = [
+    "chmod 600 ~/.ray/auth_token",
+    f"grep -q RAY_AUTH_MODE ~/.bashrc || echo 'export RAY_AUTH_MODE=token PYTHONPATH=~/stockpot "
+    f"OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PATH={VENV}/bin:$PATH' >> ~/.bashrc",
+]
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
+def answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+def child_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from model.attention import quicken_attention
+from model.dropout import quicken_dropout
 from model.errors import InputError
 from model.files import sha256_of
 from model.suits import MINILM as MINILM
@@ -62,7 +64,7 @@ def load_tokenizer(name: str) -> Any:
     if name == TINY:
         return tiny_tokenizer()
     with explained(name), quiet_transformers():
-        return AutoTokenizer.from_pretrained(place_of(name))
+        return AutoTokenizer.from_pretrained(place_of(name), trust_remote_code=False)
 
 
 def load_encoder(
@@ -77,14 +79,22 @@ def load_encoder(
         if name == TINY:
             config = tiny_config(len(tiny_tokenizer()))
         else:
-            config = AutoConfig.from_pretrained(place_of(name))
+            config = AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
         set_dropouts(config, dropout, attention_dropout)
         encoder: nn.Module
         if name == TINY:
             encoder = AutoModel.from_config(config, attn_implementation="sdpa")
         else:  # SDPA wherever the encoder has it: transformers' own choice
-            encoder = AutoModel.from_pretrained(place_of(name), config=config, dtype=torch.float32)
+            encoder = AutoModel.from_pretrained(
+                place_of(name),
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=True,  # the other format is a pickle, and runs what is in it
+                trust_remote_code=False,
+            )
     layers_of(encoder)
+    quicken_dropout(encoder)
+    quicken_attention(encoder)
     return encoder
 
 

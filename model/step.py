@@ -25,6 +25,7 @@ from model.optim import layer_scales, set_rates
 from model.settings import RunConfig
 from model.smart import bregman_term, smart_term, update_momentum
 from model.surgery import surgery
+from model.word_table import sparse_table
 
 
 class TrainingDiverged(RuntimeError):
@@ -96,6 +97,8 @@ class Stepper:
         self.copy: MultitaskModel | None = None
         if bregman > 0:
             self.copy = copy.deepcopy(model).eval().requires_grad_(False)
+        # Surgery compares whole gradients, so there it stays dense.
+        self.table = None if config.surgery == "pcgrad" else sparse_table(model.encoder)
 
     def step(
         self,
@@ -126,7 +129,7 @@ class Stepper:
             merged = surgery(separate, seed=draw_seed(self.config.seed, number, len(batches)))
             for parameter, gradient in zip(shared, merged, strict=True):
                 parameter.grad = gradient
-        norm = self._clip(number)
+        norm = self._gradients(number)
         set_rates(self.optimizer, rate, self._layer_scales([task for task, _ in batches]))
         self.optimizer.step()
         if self.copy is not None:
@@ -142,7 +145,7 @@ class Stepper:
         loss.backward()
         if not math.isfinite(value := float(loss.detach())):
             raise TrainingDiverged(f"step {number}: the loss is {value}")
-        self._clip(number)
+        self._gradients(number)
         set_rates(self.optimizer, rate)
         self.optimizer.step()
         return value
@@ -224,14 +227,23 @@ class Stepper:
         layers = len(layers_of(self.model.encoder))
         return layer_scales(tasks, scale.layers, layers=layers, alpha=scale.alpha, beta=scale.beta)
 
-    def _clip(self, number: int) -> float:
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        limit = self.config.optim.clip or math.inf
-        norm = float(nn.utils.clip_grad_norm_(parameters, limit))
+    def _gradients(self, number: int) -> float:
+        """Clip what has been accumulated and get it ready for the optimiser; its norm."""
+        parameters = (p for group in self.optimizer.param_groups for p in group["params"])
+        found = {p: p.grad for p in parameters if p.grad is not None}
+        if self.table is not None and self.table.weight in found:
+            found[self.table.weight] = self.table.gather()
+        gradients = list(found.values())
+        norm = float(nn.utils.get_total_norm(gradients))
         if not math.isfinite(norm):
             raise TrainingDiverged(
                 f"step {number}: the gradient's norm is {norm}; try a smaller optim.learning_rate"
             )
+        scale = self.config.optim.clip / (norm + 1e-6)
+        if 0 < scale < 1:
+            torch._foreach_mul_(gradients, scale)
+        if self.table is not None:
+            self.table.spread()
         return norm
 
     def _precision(self) -> AbstractContextManager[object]:

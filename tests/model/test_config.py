@@ -104,10 +104,10 @@ def test_a_binary_task_with_two_logits_takes_cross_entropy_by_itself() -> None:
 
 
 def test_a_budget_of_examples_alone_leaves_the_epochs_open() -> None:
-    assert RunConfig().budget.epochs == 3.0
+    assert RunConfig().budget.epochs == 2.0
     assert parse_settings({"budget.examples": 100}, CS224N).budget.epochs is None
-    both = parse_settings({"budget": {"examples": 100, "epochs": 2}}, CS224N).budget
-    assert (both.epochs, both.examples) == (2.0, 100)
+    both = parse_settings({"budget": {"examples": 100, "epochs": 4}}, CS224N).budget
+    assert (both.epochs, both.examples) == (4.0, 100)
 
 
 def test_masks_are_drawn_anew_only_for_the_published_variant_unless_said() -> None:

@@ -56,7 +56,7 @@ def test_minilm_is_the_encoder_that_it_says() -> None:
     assert type(encoder).__name__ == "BertModel"
     assert len(layers_of(encoder)) == 6
     assert encoder.config.hidden_size == 384
-    assert encoder.config._attn_implementation == "sdpa"
+    assert encoder.config._attn_implementation == "stockpot"  # torch's own but for dropout
     assert encoder.dtype == torch.float32
     assert hidden_dropout(encoder) == 0.3
     inputs = tokenizer(

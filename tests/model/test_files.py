@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from model import files
 from model.errors import InputError
-from model.files import Document, folder_whole, read_yaml, remove_folder, to_yaml, write_whole
+from model.files import (
+    Document,
+    check_room,
+    folder_whole,
+    read_yaml,
+    remove_folder,
+    to_yaml,
+    write_whole,
+)
 
 
 @pytest.fixture
@@ -281,3 +289,10 @@ def test_a_removed_folder_is_gone_even_if_removing_is_cut_short(
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".goal.") and left.suffix == ".old"
     remove_folder(goal)  # nothing there: nothing to do
+
+
+def test_what_cannot_fit_is_told_with_the_place_and_the_room_missing(tmp_path: Path) -> None:
+    check_room(tmp_path / "to" / "be", 1000)
+    with pytest.raises(OSError, match="a checkpoint takes 1000000000000.0 MB, and .* MB are free"):
+        check_room(tmp_path / "to" / "be", 10**18)
+    assert not (tmp_path / "to").exists()

@@ -15,7 +15,7 @@ import model
 PACKAGE = Path(model.__file__).parent
 LEAVES = ("losses", "heads", "pairs", "pals", "smart", "surgery", "schedules", "optim", "simcse")
 # What any module may lean on.
-HELPERS = {"model.errors", "model.files"}
+HELPERS = {"model.errors", "model.files", "model.secrets"}
 ABOVE = {"model.config", "model.settings", "model.train", "model.prepare", "model.command"}
 
 

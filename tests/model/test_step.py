@@ -408,7 +408,8 @@ def test_a_loss_weight_scales_the_gradient(
         0, [(name, rounds[name])], 1.0
     )
     wanted = {n: weight * gradient for n, gradient in gradients(plain).items()}
-    assert close(gradients(weighted), wanted, 1e-5)
+    # Sums of numbers of up to 200 that cancel out: their rounding is not small beside the result.
+    assert close(gradients(weighted), wanted, 5e-4)
     assert other.losses == one.losses  # told as it is
 
 

@@ -1,0 +1,125 @@
+"""The driver's own time per trial in large searches, and how fast it resumes: a simulated cluster.
+
+    python benchmarks/scale.py [--trials 1000 10000] [--slots 256] [--sampler tpe]
+
+Everything that decides is the search's own: the engine with its ledger on disk, the rungs, the
+sampler, the study file, the checkpoints that are kept and deleted. Only training and Ray are made
+up: 256 slots of different speed report the points of made-up learning curves in the order in which
+they would come, and write the folders that a checkpoint would be. Counted is the processor time
+inside the engine. Waiting is counted apart: mostly for the disk, as by design each line of the
+ledger is on it before anything acts on the line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from simulated import make_engine, simulate
+
+from tuner.engine import Engine
+from tuner.run_state import TrialState
+from tuner.rungs import Rungs
+from tuner.space import Space, load_space
+
+MAXIMUM = 3600
+EVERY = MAXIMUM // 4
+
+
+@dataclass
+class Clock:
+    """Seconds at work inside the driver, and seconds that it waited: for the disk, for a core."""
+
+    own: float = 0.0
+    waited: float = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        wall, worked = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            worked = time.process_time() - worked
+            self.own += worked
+            self.waited += time.perf_counter() - wall - worked
+
+
+def score(trial: TrialState, examples: int) -> float:
+    """A made-up curve: best near a rate of 2e-4 and little dropout, rising with examples."""
+    settings, share = trial.settings, examples / MAXIMUM
+    rate = math.log(settings.get("optim.learning_rate", 2e-4) / 2e-4)
+    top = 0.85 - 0.05 * rate**2 - 0.3 * settings.get("encoder.dropout", 0.1) ** 2
+    noise = random.Random(f"{trial.id} {examples}").gauss(0, 0.01)
+    return min(1.0, max(0.0, top * (1 - math.exp(-4 * share)) + noise))
+
+
+def open_engine(folder: Path, space: Space, trials: int, slots: int, sampler: str) -> Engine:
+    return make_engine(
+        space,
+        folder=folder,
+        trials=trials,
+        slots=slots,
+        every=EVERY,
+        maximum=MAXIMUM,
+        rungs=Rungs(EVERY, MAXIMUM, 2),
+        sampler=sampler,
+    )
+
+
+def run(engine: Engine, clock: Clock) -> None:
+    rng = random.Random(0)
+    speeds = iter(lambda: rng.uniform(0.5, 1.5), None)
+    for _ in simulate(engine, score, speeds, around=clock.running):
+        pass
+
+
+def resumed(folder: Path, space: Space, trials: int, slots: int, sampler: str) -> float:
+    """Seconds from nothing to the first job of a search that wants one more trial."""
+    began = time.perf_counter()
+    engine = open_engine(folder, space, trials + 1, slots, sampler)
+    assert engine.next_job() is not None
+    seconds = time.perf_counter() - began
+    engine.ledger.close()
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--slots", type=int, default=256)
+    parser.add_argument("--sampler", default="tpe")
+    arguments = parser.parse_args()
+    space = load_space("default")
+    means = []
+    for trials in arguments.trials:
+        with tempfile.TemporaryDirectory(prefix="stockpot-scale-") as name:
+            folder, clock = Path(name), Clock()
+            engine = open_engine(folder, space, trials, arguments.slots, arguments.sampler)
+            run(engine, clock)
+            assert engine.done, "the simulated search did not get through"
+            engine.ledger.close()
+            means.append(1000 * clock.own / trials)
+            print(
+                f"{trials:6} trials: {means[-1]:.2f} ms each at work, "
+                f"{1000 * clock.waited / trials:.2f} ms waiting",
+                flush=True,
+            )
+            seconds = resumed(folder, space, trials, arguments.slots, arguments.sampler)
+            size = (folder / "ledger.jsonl").stat().st_size / 1e6
+            print(f"{'':6} resume from its ledger of {size:.1f} MB: {seconds:.2f} s", flush=True)
+    if len(means) > 1:
+        print(f"ratio  {means[-1] / means[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

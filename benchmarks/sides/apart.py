@@ -1,0 +1,39 @@
+"""A side in a process of its own, so that none of them lives on another's settings."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from .measure import THREADS
+
+
+def _serve(pipe: Connection, make: Callable[..., Any], given: Any, named: Any) -> None:
+    torch.set_num_threads(THREADS)
+    side = make(*given, **named)
+    pipe.send(None)
+    while (asked := pipe.recv()) is not None:
+        method, arguments = asked
+        pipe.send(getattr(side, method)(*arguments))
+
+
+class Apart:
+    """Makes the side there and calls its methods; between calls it sleeps."""
+
+    def __init__(self, make: Callable[..., Any], *given: Any, **named: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, make, given, named), daemon=True
+        )
+        self._process.start()
+        theirs.close()  # so that a side that dies is an error here and not a wait
+        self._pipe.recv()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        self._pipe.send((method, arguments))
+        return self._pipe.recv()

@@ -1,0 +1,155 @@
+"""A cluster that trains nothing: the search's own engine, fed with learning curves that are known.
+
+Whoever uses it says what a trial scores; the engine, the rungs and the sampler are the real ones.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from tuner.engine import Engine, Limits
+from tuner.keep import Shelf
+from tuner.ledger import Ledger
+from tuner.run_state import RunState, TrialState
+from tuner.rungs import Rungs
+from tuner.space import Space
+from tuner.study_file import JOURNAL, StudyFile
+
+Curve = Callable[[TrialState, int], float]  # the score of a trial after so many examples
+
+
+class Memory:
+    """A ledger that is kept in memory only, for replays by the thousand."""
+
+    def __init__(self) -> None:
+        self.state = RunState(warn=print)
+
+    def append(self, event: str, **fields: Any) -> dict[str, Any] | None:
+        if not self.state.takes(event, fields.get("trial")):
+            return None
+        written = {"event": event, "time": 0.0, **fields}
+        self.state.apply(written)
+        return written
+
+
+class NoFile:
+    """In place of the study file."""
+
+    def update(self, trial: TrialState) -> None:
+        pass
+
+
+def make_engine(
+    space: Space,
+    *,
+    folder: Path | None,
+    trials: int,
+    slots: int,
+    every: int,
+    maximum: int,
+    rungs: Rungs | None,
+    sampler: str = "tpe",
+    seed: int = 0,
+    default: bool = True,
+) -> Engine:
+    """With a folder all that a search writes is on disk; without one nothing is."""
+    ledger: Any = Memory() if folder is None else Ledger(folder / "ledger.jsonl")
+    ledger.append(
+        "run",
+        version="1",
+        name="simulated",
+        objectives=["overall"],
+        num_samples=trials + (not default),
+        seed=seed,
+        sampler=sampler,
+        resumed=bool(ledger.state.trials),
+    )
+    if not default:  # a search begins with it, so it is there and took no examples
+        point: dict[str, Any] = {"params": {}, "settings": {}, "number": None}
+        ledger.append("created", trial="t0000", origin="default", seed=seed, **point)
+        ledger.append("finished", trial="t0000")
+    study: Any = NoFile()
+    if folder is not None:
+        study = StudyFile(folder / JOURNAL, ledger.state, space)
+    return Engine(
+        ledger=ledger,
+        space=space,
+        tasks=space.task_set,
+        folder=folder or Path("nowhere"),
+        shelf=Shelf(folder or Path("nowhere")),
+        data=None,
+        limits=Limits(trials, maximum, every, slots, threads=1),
+        extra={"budget.examples": maximum, "budget.epochs": None, "budget.eval_every": every},
+        rungs=rungs,
+        study=study,
+        warn=print,
+        log=lambda line: None,
+    )
+
+
+def record(examples: int, score: float, tasks: tuple[str, ...]) -> dict[str, Any]:
+    """An evaluation of the size that a trial reports."""
+    interval = [score - 0.02, score + 0.02]
+    task = {"metric": "accuracy", "value": score, "interval": interval, "loss": 0.5}
+    name = f"step-{examples:08d}"
+    return {
+        "step": examples // 48,
+        "examples": examples,
+        "score": score,
+        "interval": interval,
+        "tasks": {name: dict(task) for name in tasks},
+        "seconds": 1.0,
+        "examples_per_second": 75.0,
+        "checkpoint": name,
+        "predictions": f"predictions/{name}.parquet",
+    }
+
+
+def simulate(
+    engine: Engine,
+    curve: Curve,
+    speeds: Iterator[float],
+    *,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Iterator[TrialState]:
+    """Run the search, and yield each trial when it has closed.
+
+    Each trial trains at a speed of its own and reports every `eval_every` examples. `around`
+    is entered whenever the engine is at work.
+    """
+    every, maximum = engine.limits.eval_every, engine.limits.max_examples
+    tasks = engine.tasks.names
+    coming: list[tuple[float, str, int, float]] = []  # when, whose, at how many examples, speed
+    now = 0.0
+    while True:
+        while True:
+            with around():
+                job = engine.next_job()
+                if job is not None:
+                    engine.started(job.trial, "host", 1)
+            if job is None:
+                break
+            speed = next(speeds)
+            heapq.heappush(coming, (now + every / speed, job.trial, every, speed))
+        if not coming:
+            return
+        now, name, examples, speed = heapq.heappop(coming)
+        trial = engine.state.trials[name]
+        found = record(examples, curve(trial, examples), tuple(tasks))
+        if isinstance(engine.ledger, Ledger):  # what the worker would have written
+            place = engine.folder / "trials" / name / "checkpoints" / found["checkpoint"]
+            (place / "model").mkdir(parents=True, exist_ok=True)
+        with around():
+            goes_on = engine.evaluated(name, found)
+            if goes_on and examples >= maximum:
+                engine.finished(name)
+        if goes_on and examples < maximum:
+            following = min(maximum, examples + every)
+            when = now + (following - examples) / speed
+            heapq.heappush(coming, (when, name, following, speed))
+        else:
+            yield trial

@@ -1,0 +1,75 @@
+"""What SMART, the Bregman term and PCGrad cost, in plain steps of ours; and against smart-pytorch.
+
+    STOCKPOT_CS224N=folder/with/its/files python benchmarks/smart.py [--quick]
+
+The factors are of steps on the same batch, the first task's of median length; PCGrad's are of
+steps on such a batch of every task. The last ratio is of examples per second in ordinary
+training, against a starter project's loop with the package smart-pytorch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sides.apart import Apart
+from sides.measure import interleave, options, ratios, spread
+from sides.ours import Ours
+from sides.starter import Starter
+
+from model.prepare import Warm
+from model.tasks import load_task_set
+
+ALONE, JOINT = {"schedule.name": "sequential"}, {"schedule.name": "batch_round_robin"}
+PLAIN, PLAIN_JOINT = "plain", "plain, all tasks"
+KINDS: dict[str, tuple[dict[str, Any], float | None]] = {
+    # what is set, and the factor asked for
+    PLAIN: (ALONE, None),
+    "published": ({**ALONE, "smart.weight": 1}, 2.7),
+    "ball": ({**ALONE, "smart.weight": 1, "smart.variant": "ball"}, 2.7),
+    "random": ({**ALONE, "smart.weight": 1, "smart.variant": "random"}, 2.05),
+    "published, every 2": ({**ALONE, "smart.weight": 1, "smart.every": 2}, 1.9),
+    "published, every 4": ({**ALONE, "smart.weight": 1, "smart.every": 4}, 1.45),
+    "Bregman": ({**ALONE, "smart.bregman": 1}, None),
+    PLAIN_JOINT: (JOINT, None),
+    "PCGrad": ({**JOINT, "surgery": "pcgrad"}, None),
+}
+
+
+def main() -> None:
+    asked = options(__doc__.splitlines()[0], steps=4)
+    tasks, warm = load_task_set(asked.tasks), Warm()
+    sides = {
+        name: Ours(tasks, asked.data, settings, warm=warm, typical=True)
+        for name, (settings, _) in KINDS.items()
+    }
+    real = Ours(tasks, asked.data, {"smart.weight": 1}, warm=warm)
+    starter = Apart(Starter, tasks, asked.data, smart=True)
+    steps = -(-asked.steps // 4) * 4  # whole fours, for every=4
+
+    def rate(name: str) -> float:
+        joint = KINDS[name][0]["schedule.name"] == JOINT["schedule.name"]
+        return sides[name].rate(steps // 4 if joint else steps)
+
+    found = interleave(
+        {
+            **{name: lambda name=name: rate(name) for name in KINDS},  # type: ignore[misc]
+            "ours": lambda: real.rate(asked.steps),
+            "smart-pytorch": lambda: starter.call("rate", 2 * asked.steps),
+        },
+        asked.repeats,
+    )
+    print("\nfactor over a plain step")
+    for name, (_, goal) in KINDS.items():
+        wanted = f"  asked: at most {goal}" if goal else ""
+        plain = found[PLAIN_JOINT if name == "PCGrad" else PLAIN]
+        if name not in (PLAIN, PLAIN_JOINT):
+            print(f"  {name:22}{spread(ratios(plain, found[name]), 2)}{wanted}")
+    print("\nexamples per second, SMART in every step")
+    for name in ("ours", "smart-pytorch"):
+        print(f"  {name:22}{spread(found[name])}")
+    faster = spread(ratios(found["ours"], found["smart-pytorch"]), 2)
+    print(f"  {'ours is faster by':22}{faster}  asked: 2.3")
+
+
+if __name__ == "__main__":
+    main()

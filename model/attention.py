@@ -1,0 +1,62 @@
+"""Attention for training on the CPU, registered with transformers under a name of our own.
+
+torch's fused attention knows no dropout on a CPU, and what it falls back to spends more on random
+numbers and on guarding its softmax than on the products. With dropout, here are the few operations
+that are needed; in every other case transformers' own attention over torch's does the work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from model.dropout import dropout as drop
+
+NAME = "stockpot"
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """As transformers calls it: all [B, heads, L, size]; the result is [B, L, heads, size]."""
+    simple = (
+        key.shape[1] == query.shape[1]  # no heads that share their keys
+        and others.get("position_bias") is None
+        and not getattr(module, "is_causal", False)
+        and (attention_mask is None or attention_mask.dtype == torch.bool)
+    )
+    if dropout == 0 or query.device.type != "cpu" or scaling is None or not simple:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        result: tuple[Tensor, Tensor | None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+        return result
+    scores = torch.matmul(query * scaling, key.transpose(-1, -2))
+    if attention_mask is not None:
+        # Every token may look at the first one, so no row of scores is without a finite number.
+        scores = scores.masked_fill_(~attention_mask, -torch.inf)
+    weights = drop(torch.softmax(scores, dim=-1), dropout)
+    return torch.matmul(weights, value).transpose(1, 2), None
+
+
+def quicken_attention(encoder: nn.Module) -> None:
+    """Where the encoder takes its attention from transformers' table, let it take ours."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    config: Any = encoder.config
+    if config._attn_implementation != "sdpa":
+        return
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    encoder.set_attn_implementation(NAME)  # type: ignore[operator]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from model.secrets import redact
+
 
 class InputError(ValueError):
     """One or more faults in a file, a setting or an argument.
@@ -21,7 +23,7 @@ class InputError(ValueError):
     def __str__(self) -> str:
         count = len(self.faults)
         lines = [f"{self.where}: {count} problem{'s' if count != 1 else ''}"]
-        return "\n".join(lines + [f"  {fault}" for fault in self.faults])
+        return redact("\n".join(lines + [f"  {fault}" for fault in self.faults]))
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

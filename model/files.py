@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -106,6 +107,15 @@ def write_whole(path: Path, content: bytes | str) -> None:
     finally:
         beside.unlink(missing_ok=True)
     fsync_folder(path.parent)
+
+
+def check_room(folder: Path, need: int) -> None:
+    """Raise OSError, with the place and the space missing, rather than begin what cannot fit."""
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = shutil.disk_usage(place).free
+    if free < need:
+        fault = f"a checkpoint takes {need / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free"
+        raise OSError(errno.ENOSPC, f"{fault}; make room", str(folder))
 
 
 @contextmanager

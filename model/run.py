@@ -25,18 +25,21 @@ from model.checkpoint import (
 from model.encoder import layers_of
 from model.errors import InputError
 from model.evaluate import Evaluation, evaluate, write_predictions
-from model.files import folder_whole, to_yaml, write_whole
+from model.files import check_room, folder_whole, to_yaml, write_whole
 from model.folder import read_model, save_model
 from model.inputs import Warn
+from model.memory import keep_freed_memory
 from model.optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, progress_scale
 from model.prepare import Prepared, start_from
 from model.progress import Meter, Progress, Record
+from model.schedules import Round
 from model.simcse import simcse_loss
 from model.step import Stepper, StepReport, draw_seed
 
 SIMCSE, TASKS = "simcse", "tasks"
 COPY = "copy."  # the momentum copy's tensors in a checkpoint
 OVERALL = "overall"
+OTHER_FILES = 1 << 20  # bytes of a checkpoint besides its tensors, at least
 SIMCSE_SEED = 1_000_003  # keeps its draws apart from those of the steps on tasks
 Stop = Callable[[], bool]
 Watch = Callable[[Progress, int], None]
@@ -71,6 +74,8 @@ class Run:
 
     def _enter_stage(self) -> None:
         """A fresh optimiser (and momentum copy) for the stage that begins."""
+        if self.prepared.device.type == "cpu":
+            keep_freed_memory()
         optim, simcse = self.config.optim, self.config.pretrain.simcse
         alone = self.progress.stage == SIMCSE
         assert optim.learning_rate is not None  # filled in by prepare
@@ -145,6 +150,9 @@ class Run:
         if self.stepper.copy is not None:
             tensors |= {COPY + n: t for n, t in self.stepper.copy.state_dict().items()}
         name = self._name()
+        sizes = [t.numel() * t.element_size() for t in self.model.state_dict().values()]
+        sizes += [t.numel() * t.element_size() for t in tensors.values()]
+        check_room(self.checkpoints, sum(sizes) + OTHER_FILES)
         save_checkpoint(
             self.checkpoints / name,
             write_model=lambda folder: save_model(folder, self.model, self.prepared.tokenizer),
@@ -210,11 +218,9 @@ class Run:
         return {"pulse": True, "step": self.progress.step, "examples": self.progress.examples}
 
     def fine_tune(self, stop: Stop, watch: Watch, heart: Heart) -> Iterator[Record]:
-        progress, optim = self.progress, self.config.optim
+        progress, steps = self.progress, self.prepared.steps
         every = self.config.budget.eval_every
         assert every is not None  # filled in by prepare
-        names = self.prepared.tasks.names
-        steps = self.prepared.steps
         self.model.train()
         for tasks in self.prepared.rounds(progress.step):
             if stop():
@@ -222,26 +228,33 @@ class Run:
                 return
             if heart.due():
                 yield self._pulse()
-            began = time.perf_counter()
-            turns = {names[task]: progress.drawn[names[task]] for task in tasks}
-            batches = [
-                (name, self.prepared.streams[name].batch(turn).to(self.prepared.device))
-                for name, turn in turns.items()
-            ]
-            loaded = time.perf_counter()
-            scale = progress_scale(optim.decay, (progress.step + 1) / (steps + 1), optim.warmup)
-            report = self.stepper.step(progress.step, batches, scale, turns)
-            for name in turns:
-                progress.drawn[name] += 1
-            seconds = time.perf_counter() - began
-            examples = sum(len(batch.labels) for _, batch in batches)
-            progress.meter.add(report, examples, seconds, loaded - began)
-            progress.step += 1
-            progress.seconds += seconds
-            before, progress.examples = progress.examples, progress.examples + examples
+            before = progress.examples
+            self.advance(tasks)
             watch(progress, steps)
             if progress.examples // every > before // every or progress.step == steps:
                 yield self.evaluate()
+
+    def advance(self, tasks: Round) -> None:
+        """One step on a batch of each of these tasks."""
+        progress, optim, names = self.progress, self.config.optim, self.prepared.tasks.names
+        began = time.perf_counter()
+        turns = {names[task]: progress.drawn[names[task]] for task in tasks}
+        batches = [
+            (name, self.prepared.streams[name].batch(turn).to(self.prepared.device))
+            for name, turn in turns.items()
+        ]
+        loaded = time.perf_counter()
+        share = (progress.step + 1) / (self.prepared.steps + 1)
+        scale = progress_scale(optim.decay, share, optim.warmup)
+        report = self.stepper.step(progress.step, batches, scale, turns)
+        for name in turns:
+            progress.drawn[name] += 1
+        seconds = time.perf_counter() - began
+        examples = sum(len(batch.labels) for _, batch in batches)
+        progress.meter.add(report, examples, seconds, loaded - began)
+        progress.step += 1
+        progress.examples += examples
+        progress.seconds += seconds
 
     def evaluate(self) -> Record:
         """Score the model, keep what is worth keeping, save, and start the next stretch."""

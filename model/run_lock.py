@@ -20,6 +20,7 @@ OURS = {
     *("config.yaml", "metrics.jsonl", "predictions", "checkpoints", "model", "summary.json"),
     LOCK,
 }
+CURVES = "events.out.tfevents."  # TensorBoard's files, which a search puts beside a trial's own
 
 
 def check_folder(out: Path, *, resume: bool) -> None:
@@ -31,7 +32,11 @@ def check_folder(out: Path, *, resume: bool) -> None:
     elif out.exists():
         if not out.is_dir():
             raise InputError(str(out), ["is a file; choose another place for the run's folder"])
-        strange = [p.name for p in out.iterdir() if p.name not in OURS and not is_leftover(p)]
+        strange = [
+            place.name
+            for place in out.iterdir()
+            if not (place.name in OURS or place.name.startswith(CURVES) or is_leftover(place))
+        ]
         # These come after config.yaml, so without it they are not a run's.
         strange += [name for name in ("model", "checkpoints") if (out / name).exists()]
         if strange:

@@ -216,7 +216,7 @@ class PretrainSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSettings:
-    epochs: Annotated[float | None, Above(0), "null: as many as the examples need"] = 3.0
+    epochs: Annotated[float | None, Above(0), "null: as many as the examples need"] = 2.0
     examples: Annotated[int | None, AtLeast(1), "training examples seen; null: no limit"] = None
     eval_every: Annotated[
         int | None, AtLeast(1), "examples between evaluations; null: one per epoch, at least 3"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tuner.driver import SearchResult
+    from tuner.afterwards import SearchResult
 
 __all__ = ["run_search"]
 

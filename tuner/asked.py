@@ -20,7 +20,7 @@ class Asked:
     sampler: str = "tpe"
     objectives: tuple[str, ...] = ("overall",)
     seed: int = 0
-    num_samples: int = 12
+    num_samples: int = 8
     max_examples: int | None = None
     grace_examples: int | None = None
     reduction_factor: float = 2.0
@@ -60,7 +60,9 @@ class How:
     """Where and on what it runs; may differ from start to start."""
 
     name: str | None = None
-    storage_path: Path = Path("runs")
+    storage_path: Path = Path("runs")  # or a URL, which becomes `remote`
+    local_path: Path = Path("runs")  # with a URL: where the driver keeps its own copy
+    remote: str | None = None  # the URL, secrets and all: not for people's eyes
     resume: bool = False
     force: bool = False
     time_budget_s: float | None = None
@@ -68,8 +70,14 @@ class How:
     cpus_per_trial: float | None = None
     gpus_per_trial: float | None = None
     address: str | None = None
+    soup: bool = True
     quiet: bool = False
     verbose: bool = False
+    report: bool = True  # write report.html at the end
 
     def __post_init__(self) -> None:
+        given = str(self.storage_path)
+        if "://" in given:
+            object.__setattr__(self, "remote", given)
+            object.__setattr__(self, "storage_path", self.local_path)
         object.__setattr__(self, "storage_path", Path(self.storage_path))

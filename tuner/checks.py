@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import InputError, suggest
+from model.secrets import redact
 from tuner.asked import Asked, How
 from tuner.ledger import read_events
 from tuner.run_folder import LEDGER, changes, read_run
@@ -33,6 +34,7 @@ def check_asked(asked: Asked, space: Space) -> None:
         value = getattr(asked, name)
         if value is not None and value < low:
             faults.append(f"{flag(name)} is {value}; it must be at least {low}")
+    faults += secret_faults(asked)
     factor = asked.reduction_factor
     if not (math.isfinite(factor) and factor > 1):
         faults.append(f"--reduction-factor is {factor:g}; it must be above 1")
@@ -42,6 +44,18 @@ def check_asked(asked: Asked, space: Space) -> None:
     if faults:
         raise InputError("search", faults)
     make_sampler(asked.sampler, 0, objectives=len(asked.objectives))
+
+
+def secret_faults(asked: Asked) -> list[str]:
+    """What is asked is written to run.yaml, which people share."""
+    given = {flag(name): getattr(asked, name) for name in ("space", "tasks", "data", "encoder")}
+    given |= {f"--set {key}": value for key, value in asked.set.items()}
+    remedy = "leave it out, and give it through the environment"
+    return [
+        f"{name} holds a password or a key, which would be written to run.yaml; {remedy}"
+        for name, value in given.items()
+        if isinstance(value, str) and redact(value) != value
+    ]
 
 
 def check_how(how: How) -> None:
@@ -76,6 +90,8 @@ def refuse_or_allow(folder: Path, how: How) -> None:
     if there and not how.resume:
         remedy = "go on with the same command and --resume, or give another --name"
         raise InputError(str(folder), [f"holds a search already ({describe(folder)}); {remedy}"])
+    if there:
+        check_not_emptied(folder)
     if how.resume and not there:
         found = sorted(p.parent.name for p in folder.parent.glob(f"*/{LEDGER}"))
         held = f"there are: {', '.join(found)}" if found else "there are no searches in it"
@@ -88,6 +104,18 @@ def refuse_or_allow(folder: Path, how: How) -> None:
         if strange:
             fault = f"is not empty and not a run's folder (it has {', '.join(strange[:3])})"
             raise InputError(str(folder), [f"{fault}; give another --name"])
+
+
+def check_not_emptied(folder: Path) -> None:
+    """An empty ledger beside trials is a lost one: never begin again as if nothing had been."""
+    if any(read_events(folder / LEDGER, lambda line: None)):
+        return
+    trials = folder / "trials"
+    names = sorted(p.name for p in trials.iterdir()) if trials.is_dir() else []
+    if names:
+        fault = f"has not one whole line, but there are {len(names)} trials in {trials}"
+        remedy = "put back a copy of it, or begin a new run with another --name"
+        raise InputError(str(folder / LEDGER), [f"{fault}; {remedy}"])
 
 
 # What a search that died before its first event may have left.

@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TextIO
 
 from model.console import clock, short
+from model.secrets import redact
 from tuner.run_state import RunState, TrialState
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ CONTROL = re.compile(r"(\x1b\[[0-?]*[ -/]*[@-~])|\x1b|[\x00-\x1a\x1c-\x1f\x7f-\x
 
 
 def one_line(text: str) -> str:
-    """Without control characters and colours, whatever a message brought along."""
-    return CONTROL.sub(lambda found: "" if found[1] else " ", text)
+    """Without control characters, colours and secrets, whatever a message brought along."""
+    return redact(CONTROL.sub(lambda found: "" if found[1] else " ", text))
 
 
 class SearchConsole:
@@ -141,13 +142,11 @@ class View:
         self.events = state.events
         self.counts = state.counts()
         self.best = best_line(state)
-        self.examples = {trial.id: trial.examples for trial in state.trials.values()}
         # Examples that a trial takes. Those that are stopped end first, so on their own they
         # would promise too much: those that run are taken to run to the end.
-        most = self.engine.limits.max_examples
-        ended = [t for t in state.search_trials if t.status in ("finished", "stopped")]
-        costs = [trial.examples for trial in ended] + [most] * max(1, len(self.engine.live))
-        self.cost = sum(costs) / len(costs)
+        most, running = self.engine.limits.max_examples, max(1, len(self.engine.live))
+        ended = self.counts["finished"] + self.counts["stopped"]
+        self.cost = (state.ended_examples + most * running) / (ended + running)
 
     def lines(self, now: float, height: int) -> list[str]:
         """At most `height` lines, for what is true at `now`."""
@@ -195,8 +194,10 @@ class View:
 
     def total(self) -> int:
         """Examples trained, those since the last evaluations too."""
-        live = {each.trial: each.examples for each in self.engine.live.values()}
-        return sum((self.examples | live).values())
+        state = self.engine.state
+        live = self.engine.live.values()
+        since = sum(each.examples - state.trials[each.trial].examples for each in live)
+        return int(state.examples + since)
 
     def left(self, now: float) -> float | None:
         """Seconds, at the mean speed so far; None while there is none."""
@@ -209,7 +210,7 @@ class View:
         waiting = sum(1 for trial in state.open_trials if trial.id not in live)
         todo += round((waiting + state.missing) * self.cost)
         best, seeds = limits.confirm
-        todo += max(0, best * (seeds - 1) - len(state.repeats)) * limits.max_examples
+        todo += max(0, best * seeds - len(state.repeats)) * limits.max_examples
         seconds = float(todo / rate)
         return seconds if limits.deadline is None else max(0.0, min(seconds, limits.deadline - now))
 

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -135,7 +136,7 @@ class Choice:
 
     values: tuple[Any, ...]
 
-    @property
+    @cached_property
     def labels(self) -> tuple[Label, ...]:
         plain = [label_of(value) for value in self.values]
         if len({str(label) for label in plain}) == len(plain):

@@ -1,4 +1,4 @@
-"""One search from its first line to its last: folder, lock, ledger, Ray, summary."""
+"""One search from its first line to its last: folder, lock, ledger, Ray, and what comes after."""
 
 from __future__ import annotations
 
@@ -6,75 +6,33 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from model import __version__
-from model.encoder import load_tokenizer
 from model.files import to_yaml, write_whole
-from model.inputs import load_inputs
-from model.prepare import fill_in
+from tuner.afterwards import SearchResult, afterwards
 from tuner.asked import Asked, How
-from tuner.checks import check_asked, check_how, check_unchanged, refuse_or_allow
 from tuner.console import SearchConsole
 from tuner.disk import Need, check_disk, disk_need, human
 from tuner.engine import INTERRUPTED, Engine, Limits
+from tuner.goods import Parcel, needed, pack
+from tuner.keep import Shelf
 from tuner.ledger import Ledger
 from tuner.lock import RunLock
+from tuner.plan import Plan, make_plan
+from tuner.preflight import check_nodes
 from tuner.ray_session import Session, ray_session
+from tuner.remote import RemoteRun, follow
 from tuner.resources import Resources, share_out
-from tuner.run_folder import (
-    LEDGER,
-    LOCK,
-    RUN,
-    SPACE,
-    fingerprints,
-    own_folder,
-    run_folder,
-    write_run,
-)
-from tuner.run_state import RunState
-from tuner.rungs import Rungs
-from tuner.space import Space, load_space
+from tuner.run_folder import LEDGER, LOCK, SPACE, own_folder, write_run
+from tuner.storage import Storage
+from tuner.strays import set_strays_aside
 from tuner.study_file import JOURNAL, StudyFile
-from tuner.summary import Summary, summarise
+from tuner.tensorboard import Board
 
 __all__ = ["Asked", "How", "SearchResult", "search"]
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    folder: Path
-    state: RunState
-    summary: Summary
-    stopped: str | None  # why it ended before all trials were done; None if they are
-
-    @property
-    def complete(self) -> bool:
-        return self.stopped is None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A search that is checked and can start."""
-
-    asked: Asked
-    how: How
-    name: str
-    folder: Path
-    space: Space
-    data: Path | None
-    max_examples: int
-    grace: int
-    prints: dict[str, Any]
-
-    @property
-    def rungs(self) -> Rungs | None:
-        asked = self.asked
-        if not asked.early_stopping:
-            return None
-        return Rungs(self.grace, self.max_examples, asked.reduction_factor)
 
 
 def search(asked: Asked, how: How) -> SearchResult:
@@ -90,60 +48,31 @@ def search(asked: Asked, how: How) -> SearchResult:
             cpus=how.cpus_per_trial,
             gpus=how.gpus_per_trial,
             trials=asked.num_samples,
+            nodes=ray.nodes,
+            elastic=how.address is not None,
         )
+        goods = prepare_cluster(plan, console) if how.address is not None else {}
         need = disk_need(plan.space, slots=resources.slots, keep=asked.keep)
-        check_disk(need, folder)
+        # With storage elsewhere, trials train on the disks of their nodes.
+        check_disk(replace(need, running=0) if plan.storage else need, folder)
         if not how.resume or not (folder / SPACE).exists():
             write_whole(folder / SPACE, to_yaml(plan.space.to_dict()))
         write_run(folder, asked.to_dict(), plan.prints)
-        with Ledger(folder / LEDGER, console.warn) as ledger:
-            return run(plan, ledger, ray, resources, need, console)
+        with (
+            Ledger(folder / LEDGER, console.warn) as ledger,
+            follow(plan.storage, folder, console.warn) as remote,
+        ):
+            return run(plan, ledger, ray, resources, need, console, remote, goods)
 
 
-def make_plan(asked: Asked, how: How, console: SearchConsole) -> Plan:
-    """Check everything that can be checked before anything is written or started."""
-    check_how(how)
-    name = how.name or Path(asked.space).stem
-    folder = run_folder(how.storage_path.absolute(), name)
-    refuse_or_allow(folder, how)
-    space, changed = open_run_space(asked, folder) if how.resume else (open_space(asked), False)
-    check_asked(asked, space)
-    max_examples = asked.max_examples or default_examples(space)
-    grace = asked.grace_examples or max(1, -(-max_examples // 4))
-    config = fill_in(space.config(space.default_point()))
-    data = Path(asked.data).absolute() if asked.data else None
-    tokenizer = load_tokenizer(config.encoder.name)
-    inputs = load_inputs(config, space.task_set, data, tokenizer, console.warn)
-    prints = fingerprints(inputs.fingerprint, space.task_set, config.encoder.name)
-    if how.resume and (folder / RUN).exists():
-        check_unchanged(folder, asked, prints, space_changed=changed, force=how.force)
-    plan = Plan(asked, how, name, folder, space, data, max_examples, grace, prints)
-    _ = plan.rungs  # raises what is wrong with them
-    return plan
-
-
-def open_space(asked: Asked) -> Space:
-    overrides = dict(asked.set)
-    if asked.encoder is not None:
-        overrides["encoder.name"] = asked.encoder
-    return load_space(asked.space, asked.tasks, overrides)
-
-
-def open_run_space(asked: Asked, folder: Path) -> tuple[Space, bool]:
-    """The space that the run began with, and whether its file says something else by now."""
-    if not (folder / SPACE).exists():
-        return open_space(asked), False
-    name = Path(asked.space).stem
-    own = replace(load_space(str(folder / SPACE)), name=name)
-    if name == asked.space or Path(asked.space).is_file():
-        return own, open_space(asked).to_dict() != own.to_dict()
-    return own, False  # the file has gone, and is not needed
-
-
-def default_examples(space: Space) -> int:
-    """What the space's base says; else three passes over a middling set of tasks."""
-    examples = space.config(space.default_point()).budget.examples
-    return examples or 30_000
+def prepare_cluster(plan: Plan, console: SearchConsole) -> dict[str, Parcel]:
+    """Look at every machine, and pack what the trials need of this one."""
+    config = plan.space.config(plan.space.default_point())
+    names = [plan.asked.data, plan.space.task_set.origin, config.encoder.name, config.init_from]
+    goods, large = pack(needed(names))
+    nodes = check_nodes(plan.folder, plan.storage, large)
+    console.log(f"cluster: {len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike")
+    return goods
 
 
 def run(
@@ -153,8 +82,11 @@ def run(
     resources: Resources,
     need: Need,
     console: SearchConsole,
+    remote: RemoteRun | None,
+    goods: dict[str, Parcel],
 ) -> SearchResult:
     asked, how = plan.asked, plan.how
+    set_strays_aside(plan.folder, ledger.state, console.warn)
     ledger.append(
         "run",
         version=__version__,
@@ -165,28 +97,33 @@ def run(
         sampler=asked.sampler,
         resumed=how.resume,
     )
-    engine = make_engine(plan, ledger, resources, console)
+    board = Board(plan.folder, plan.space, console.warn)
+    board.follow(ledger)
+    shelf = remote.shelf() if remote else Shelf(plan.folder)
+    engine = make_engine(plan, ledger, resources, console, shelf)
     announce(console, engine, plan, resources, need)
     if not engine.done:
-        run_trials(engine, console, resources, ray.scratch)
+        run_trials(engine, console, resources, ray.scratch, plan.storage, goods)
     console.clear()
     if engine.fatal is not None:
         raise engine.fatal
     stopped = None if engine.done else (engine.draining or INTERRUPTED)
     ledger.append("end", reason=stopped or "complete")
-    summary = summarise(
-        ledger.state, plan.folder, plan.space.task_set, max_examples=plan.max_examples
-    )
-    return SearchResult(plan.folder, ledger.state, summary, stopped)
+    if remote:
+        remote.bring_home(ledger.state, asked.keep)
+    return afterwards(plan, ledger.state, stopped, board, console)
 
 
-def make_engine(plan: Plan, ledger: Ledger, resources: Resources, console: SearchConsole) -> Engine:
+def make_engine(
+    plan: Plan, ledger: Ledger, resources: Resources, console: SearchConsole, shelf: Shelf
+) -> Engine:
     budget = plan.how.time_budget_s
     return Engine(
         ledger=ledger,
         space=plan.space,
         tasks=plan.space.task_set,
         folder=plan.folder,
+        shelf=shelf,
         data=plan.data,
         limits=Limits(
             num_samples=plan.asked.num_samples,
@@ -220,6 +157,8 @@ def announce(
         f"{engine.tasks.name}: {limits.num_samples} trials of up to {limits.max_examples:,} "
         f"examples, {resources.slots} at once ({resources.cpus:g} CPU{gpus} each) -> {plan.folder}"
     )
+    if plan.storage is not None:
+        console.log(f"storage: {plan.storage.shown}, seconds behind the folder")
     console.log(
         f"disk: up to {human(need.peak)} while it runs, {human(need.kept)} kept "
         f"({human(need.model)} a model)"
@@ -228,15 +167,27 @@ def announce(
         console.log(note)
 
 
-def run_trials(engine: Engine, console: SearchConsole, resources: Resources, scratch: Path) -> None:
+def run_trials(
+    engine: Engine,
+    console: SearchConsole,
+    resources: Resources,
+    scratch: Path,
+    storage: Storage | None = None,
+    goods: dict[str, Parcel] | None = None,
+) -> None:
     from ray import tune
 
     from tuner.seam import DrainStopper, LedgerSearch, RungScheduler, Watcher
     from tuner.trial import SearchTrial
 
     scheduler = RungScheduler(engine)
+    trainable: Any = SearchTrial
+    if storage or goods:
+        # By Ray's object store: once to each node, and unlike a trial's configuration never on
+        # disk, where a secret in the URL must not be.
+        trainable = tune.with_parameters(SearchTrial, storage=storage, goods=goods)
     tuner = tune.Tuner(
-        SearchTrial,
+        trainable,
         tune_config=tune.TuneConfig(
             search_alg=LedgerSearch(engine, resources.placement()),
             scheduler=scheduler,

@@ -10,7 +10,7 @@ from typing import Any
 from model.train import train
 from tuner.asked import Asked, How
 from tuner.checks import check_asked, check_how
-from tuner.driver import default_examples, open_space
+from tuner.plan import open_space
 
 ONE_STEP = 1e-6  # epochs of SimCSE, rounded up to a step
 
@@ -44,6 +44,6 @@ def dry_run(asked: Asked, how: How) -> str:
         f"the most expensive configuration fits: {records[-1]['examples']} examples in "
         f"{seconds:.1f} s, start and evaluation of a few rows included",
         f"trials: {asked.num_samples} of up to "
-        f"{asked.max_examples or default_examples(space):,} examples each",
+        f"{asked.max_examples or space.examples:,} examples each",
     ]
     return "\n".join(lines)

@@ -7,24 +7,25 @@ ledger before it is given, so a search that dies at any moment goes on from ther
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from model.tasks import TaskSet
-from tuner.keep import delete, drop_states, surplus
+from tuner.keep import Shelf, surplus, wanted
 from tuner.ledger import Ledger, faults_of
-from tuner.run_state import TrialState, Warn, merit, objective_value
+from tuner.run_state import TrialState, Warn, merit, noise_of, objective_value
 from tuner.rungs import Rungs, reports_of
 from tuner.space import Space
-from tuner.study import suggest_next
 from tuner.study_file import StudyFile
+from tuner.suggest import Suggester
 from tuner.trial import Job
 
 DEFAULT, START, SAMPLED, CONFIRM = "default", "start_from", "sampler", "confirm"
 # Why a search stops before all is done.
 INTERRUPTED, TIME, FAILURES, LEDGER = "interrupted", "time", "failures", "ledger"
+STORAGE = "storage"  # a failure's kind as well: it is not the trial's own, and ends no trial
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Limits:
     slots: int
     threads: int
     keep: int = 5
-    confirm: tuple[int, int] = (0, 0)  # the best N, over S seeds each
+    confirm: tuple[int, int] = (0, 0)  # the best N, over S further seeds each
     attempts: int = 4  # starts of one trial before a lost machine counts against it
     failures: int = 5  # trials failed in a row before the search stops
     deadline: float | None = None  # time.monotonic() by which to stop
@@ -60,6 +61,7 @@ class Engine:
     space: Space
     tasks: TaskSet
     folder: Path
+    shelf: Shelf
     data: Path | None
     limits: Limits
     extra: Mapping[str, Any]  # settings that the command decides: encoder, budget
@@ -70,8 +72,10 @@ class Engine:
     live: dict[str, Live] = field(default_factory=dict)
     draining: str | None = None
     fatal: Exception | None = None
+    kept: list[TrialState] = field(default_factory=list)  # closed ones with a checkpoint to keep
 
     def __post_init__(self) -> None:
+        self.suggester = Suggester(self.state, self.space)
         if self.rungs is not None:
             decisions = self.rungs.replay(reports_of(self.ledger.state))
             for trial, decision in decisions.items():  # about to be stopped when the driver died
@@ -80,8 +84,8 @@ class Engine:
                     self._stop(state, state.examples, decision.rung or 0, decision.reason)
         for trial in self.state.trials.values():  # closed, and its driver died before tidying
             if trial.status != "open":
-                drop_states(self.folder / "trials" / trial.id)
-        self.tidy()
+                self.shelf.drop_states(trial.id)
+        self.tidy(self.state.trials.values())
 
     # --- what to do next --------------------------------------------------------------------
 
@@ -122,7 +126,7 @@ class Engine:
             # Outside the study: the default may lie outside the space that is searched.
             return self._created(None, {}, {}, DEFAULT, seed)
         fixed = self.space.params(known[number]) if number < len(known) else None
-        found = suggest_next(self.state, self.space, fixed)
+        found = self.suggester.next(fixed)
         origin = START if fixed else SAMPLED
         return self._created(found.number, found.params, found.settings, origin, seed)
 
@@ -161,7 +165,7 @@ class Engine:
         wanted = [
             (trial.id, self.state.seed + offset)
             for trial in self.state.ranked()[:best]
-            for offset in range(1, seeds)  # the search's own seed is one of them
+            for offset in range(1, seeds + 1)  # seeds that the search has not seen
         ]
         return [pair for pair in wanted if pair not in there]
 
@@ -180,11 +184,11 @@ class Engine:
 
     # --- what happened ----------------------------------------------------------------------
 
-    def started(self, name: str, host: str, pid: int | None) -> None:
+    def started(self, name: str, host: str, pid: int | None, **more: Any) -> None:
         trial = self.state.trials[name]
         if live := self.live.get(name):
             live.host, live.pid = host, pid
-        self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid)
+        self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid, **more)
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         self.log(f"{name} started ({trial.origin}{again}): {self.describe(trial)}")
 
@@ -196,7 +200,12 @@ class Engine:
         """Take an evaluation in. False if the trial is to stop."""
         self.pulse(name, int(record["examples"]))
         trial = self.state.trials[name]
-        values = {goal: objective_value(record, goal) for goal in self.state.objectives}
+        try:
+            values = {goal: objective_value(record, goal) for goal in self.state.objectives}
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"an evaluation without its score: {' '.join(map(str, error.args))}"
+            self.failed(name, {"kind": "metric", "reason": reason})
+            return False
         event = {**record, "trial": name, "values": values}
         if faults := faults_of("evaluated", event):  # a loss or metric that is not a number
             self.failed(name, {"kind": "metric", "reason": "; ".join(faults)})
@@ -206,8 +215,10 @@ class Engine:
         self._show(trial)
         if self.rungs is None or trial.is_repeat:
             return True
-        score = merit(record, self.state.objectives)
-        decision = self.rungs.report(name, int(record["examples"]), score)
+        goals = self.state.objectives
+        decision = self.rungs.report(
+            name, int(record["examples"]), merit(record, goals), noise_of(record, goals)
+        )
         if not decision.stop or trial.origin == DEFAULT:  # the default is there to compare with
             return True
         self._stop(trial, int(record["examples"]), decision.rung or 0, decision.reason)
@@ -224,6 +235,10 @@ class Engine:
             self._closed(self.state.trials[name], f"finished: {said}")
 
     def failed(self, name: str, failure: Mapping[str, str]) -> None:
+        if failure["kind"] == STORAGE:
+            self.live.pop(name, None)
+            self.storage_lost(failure["reason"])
+            return
         if self._write("failed", trial=name, **{"traceback": "", **failure}) is None:
             return
         self._closed(self.state.trials[name], f"failed ({failure['kind']}): {failure['reason']}")
@@ -250,18 +265,21 @@ class Engine:
         self.live.pop(trial.id, None)
         self._show(trial)
         self.log(f"{trial.id} {said}")
-        drop_states(self.folder / "trials" / trial.id)
-        self.tidy()
+        self.shelf.closed(trial.id)
+        self.tidy([*self.kept, trial])
 
     def _show(self, trial: TrialState) -> None:
         if trial.number is not None:  # the default and repeats are no part of the study
             self.study.update(trial)
 
-    def tidy(self) -> None:
-        """Delete the checkpoints that nothing needs; said in the ledger first."""
-        for name, checkpoints in surplus(self.state, self.folder, self.limits.keep).items():
+    def tidy(self, trials: Iterable[TrialState]) -> None:
+        """Delete the checkpoints of these that nothing needs; said in the ledger first."""
+        trials = list(trials)
+        chosen = wanted(self.state, self.limits.keep, trials)
+        self.kept = [trial for trial in trials if trial.id in chosen]
+        for name, checkpoints in surplus(trials, chosen, self.shelf).items():
             self._write("removed", trial=name, checkpoints=checkpoints)
-            delete(self.folder / "trials" / name, checkpoints)
+            self.shelf.delete(name, checkpoints)
 
     # --- stopping ---------------------------------------------------------------------------
 
@@ -269,7 +287,15 @@ class Engine:
         """Start nothing more, save what runs, and stop."""
         self.draining = self.draining or reason
 
+    def storage_lost(self, reason: str) -> None:
+        """Trials that could not be saved go on later from where storage has them."""
+        if self.draining != STORAGE:
+            self.warn(f"{reason}; saving what can be saved, and stopping")
+        self.drain(STORAGE)
+
     def tick(self) -> None:
+        if trouble := self.shelf.trouble():
+            self.storage_lost(trouble)
         deadline = self.limits.deadline
         if deadline is not None and time.monotonic() > deadline:
             self.drain(TIME)

@@ -7,6 +7,8 @@ from typing import Any
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
+from model.secrets import redact
+
 
 class SearchRayTrial(Trial):
     """Ray's record of a trial that never retries by itself: the search decides, from the ledger.
@@ -26,9 +28,9 @@ class SearchRayTrial(Trial):
 def classify(error: Any) -> dict[str, str]:
     """An actor that died is infrastructure, unless it could not even be set up."""
     lost = isinstance(error, RayActorError) and not getattr(error, "actor_init_failed", False)
-    text = " ".join(str(error).split())
+    text = redact(" ".join(str(error).split()))
     if lost and "out of memory" in text.lower():  # Ray's memory monitor ended the worker
         return {"kind": "memory", "reason": text[:500], "traceback": ""}
     if lost:
         return {"kind": "infrastructure", "reason": f"its worker died: {text}"[:500]}
-    return {"kind": "code", "reason": text[:500], "traceback": str(error)}
+    return {"kind": "code", "reason": text[:500], "traceback": redact(str(error))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from model.checkpoint import checkpoints_in
@@ -9,12 +10,20 @@ from model.files import remove_folder
 from tuner.run_state import RunState, TrialState, objective_value
 
 
-def wanted(state: RunState, keep: int) -> dict[str, set[str]]:
-    """trial -> names of checkpoints to keep, among the trials that are closed and scored."""
+def wanted(
+    state: RunState, keep: int, among: Iterable[TrialState] | None = None
+) -> dict[str, set[str]]:
+    """trial -> names of checkpoints to keep, among the trials that are closed and scored.
+
+    What is not wanted never is again, as closed trials do not change and more of them make it
+    only harder. So after a trial closed it is enough to look at that one `among` those that
+    were wanted before, where a large run has thousands.
+    """
+    trials = state.trials.values() if among is None else sorted(among, key=lambda t: t.order)
     scored = [
         trial
-        for trial in state.search_trials
-        if trial.status in ("finished", "stopped") and trial.evaluations
+        for trial in trials
+        if trial.status in ("finished", "stopped") and trial.evaluations and not trial.is_repeat
     ]
     chosen: dict[str, set[str]] = {}
 
@@ -40,14 +49,39 @@ def wanted(state: RunState, keep: int) -> dict[str, set[str]]:
     return chosen
 
 
-def surplus(state: RunState, folder: Path, keep: int) -> dict[str, list[str]]:
-    """trial -> checkpoints on disk, of closed trials, that nothing needs any more."""
-    chosen = wanted(state, keep)
+class Shelf:
+    """Where the checkpoints of closed trials lie: in the run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.trials = folder / "trials"
+
+    def checkpoints(self, trial: str) -> list[str]:
+        return [place.name for place in checkpoints_in(self.trials / trial / "checkpoints")]
+
+    def trouble(self) -> str | None:
+        """Why nothing can be kept any more, if that is so."""
+        return None
+
+    def closed(self, trial: str) -> None:
+        """The trial writes no more."""
+        self.drop_states(trial)
+
+    def drop_states(self, trial: str) -> None:
+        drop_states(self.trials / trial)
+
+    def delete(self, trial: str, checkpoints: list[str]) -> None:
+        delete(self.trials / trial, checkpoints)
+
+
+def surplus(
+    trials: Iterable[TrialState], chosen: Mapping[str, set[str]], shelf: Shelf
+) -> dict[str, list[str]]:
+    """trial -> checkpoints on the shelf, of closed trials, that are not among the chosen."""
     found: dict[str, list[str]] = {}
-    for trial in state.trials.values():
+    for trial in trials:
         if trial.status != "open":
-            present = checkpoints_in(folder / "trials" / trial.id / "checkpoints")
-            names = [p.name for p in present if p.name not in chosen.get(trial.id, ())]
+            present = shelf.checkpoints(trial.id)
+            names = [name for name in present if name not in chosen.get(trial.id, ())]
             if names:
                 found[trial.id] = names
     return found

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class Ledger:
     def __init__(self, path: Path, warn: Warn = print) -> None:
         self.path = Path(path)
         self.warn = warn
+        # Told of every event after it is on disk, in order. They must not raise.
+        self.listeners: list[Callable[[Event], None]] = []
         self._lock = threading.Lock()
         new = not self.path.exists()
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _CLOEXEC, 0o644)
@@ -79,6 +81,8 @@ class Ledger:
             written: Event = json.loads(line)
             del written["crc"]
             self.state.apply(written)
+            for listener in self.listeners:
+                listener(written)
             return written
 
     def _check_trial(self, event: str, trial: Any) -> None:

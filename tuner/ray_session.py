@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Session:
     cpus: float
     gpus: float
     scratch: Path  # for what Ray writes about its trials, pickled, never read
+    nodes: tuple[tuple[float, float], ...] = ()  # CPUs and GPUs of each machine
 
 
 @contextmanager
@@ -59,7 +60,10 @@ def ray_session(address: str | None) -> Iterator[Session]:
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         try:
             total = ray.cluster_resources()
-            yield Session(float(total.get("CPU", 1)), float(total.get("GPU", 0)), scratch)
+            up = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            nodes = tuple((float(n.get("CPU", 0)), float(n.get("GPU", 0))) for n in up)
+            cpus = float(total.get("CPU", 1 if address is None else 0))
+            yield Session(cpus, float(total.get("GPU", 0)), scratch, nodes)
         finally:
             if mine:
                 ray.shutdown()
@@ -72,13 +76,37 @@ def start(ray: Any, address: str | None, scratch: Path) -> None:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         options |= {"_temp_dir": str(scratch / "ray")}
     try:
-        ray.init(address=address or "local", **options)
+        with loopback_only() if address is None else nullcontext():
+            ray.init(address=address or "local", **options)
     except (ConnectionError, ValueError) as error:
         if address is None:
             raise
         reason = " ".join(str(error).split())[:200]
         fault = f"no Ray cluster answers at '{address}' ({reason})"
         raise InputError("--address", [f"{fault}; start one with: ray up cluster.yaml"]) from None
+
+
+@contextmanager
+def loopback_only() -> Iterator[None]:
+    """Ray's servers on 127.0.0.1, as on the systems where it does not make clusters.
+
+    Anywhere else it takes a loopback address that it is given for a mistake, replaces it by the
+    machine's own, and listens to the world.
+    """
+    from ray._private import ray_constants
+
+    name, before = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER
+    given = os.environ.get(name)
+    os.environ[name] = "0"  # for the processes that it starts
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        if given is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = given
 
 
 # --- scratch ------------------------------------------------------------------------------------
@@ -95,8 +123,8 @@ def scratch_folder() -> Iterator[Path]:
         _lock(handle)
         yield folder
     finally:
-        os.close(handle)
         remove(folder)
+        os.close(handle)
 
 
 def short_temporary_folder() -> Path:
@@ -114,16 +142,33 @@ def sweep(place: Path) -> None:
             continue  # not ours to judge
         try:
             if _lock(handle):
-                shutil.rmtree(folder, ignore_errors=True)
+                clear(folder)
         finally:
             os.close(handle)
+
+
+def clear(folder: Path) -> None:
+    """Remove a folder, its lock last: without one, what is left would be nobody's to remove."""
+    for place in folder.iterdir():
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place, ignore_errors=True)
+        elif place.name != HELD:
+            place.unlink(missing_ok=True)
+    if any(place.name != HELD for place in folder.iterdir()):
+        return  # Ray's processes write while they die: the next sweep has it
+    (folder / HELD).unlink(missing_ok=True)
+    try:
+        folder.rmdir()
+    except OSError:  # written to in this very moment
+        (folder / HELD).touch()
 
 
 def remove(folder: Path) -> None:
     """Ray's processes write their last lines while they die, so once may not be enough."""
     deadline = time.monotonic() + PATIENCE
     while folder.exists() and time.monotonic() < deadline:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError):  # gone between two looks
+            clear(folder)
         if folder.exists():
             time.sleep(0.1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +37,16 @@ def share_out(
     cpus: float | None,
     gpus: float | None,
     trials: int,
+    nodes: Sequence[tuple[float, float]] = (),
+    elastic: bool = False,
 ) -> Resources:
-    """Fill in what was not asked for; say at once what can never fit."""
+    """Fill in what was not asked for; say at once what can never fit.
+
+    `nodes` are the CPUs and GPUs of each machine, as a trial lives on one. A cluster is `elastic`:
+    what is asked for may be more than it has now, and is what its autoscaler goes by.
+    """
+    if elastic and beyond(total_cpus, total_gpus, concurrent, cpus, gpus):
+        return on_demand(concurrent, cpus, gpus, trials)
     faults = []
     if concurrent is not None and concurrent < 1:
         faults.append(f"--max-concurrent-trials is {concurrent}; it must be at least 1")
@@ -60,7 +69,52 @@ def share_out(
     elif cpus is None:
         most.append(int(total_cpus) if each_gpu else min(int(total_cpus), MOST_ON_CPUS))
     slots = max(1, min(most))
-    return Resources(slots, cpus if cpus is not None else part_of(total_cpus, slots), each_gpu)
+    each = cpus if cpus is not None else part_of(total_cpus, slots)
+    if len(nodes) > 1:
+        slots, each = packed(nodes, slots, each, each_gpu, fixed=cpus is not None)
+    return Resources(slots, each, each_gpu)
+
+
+def beyond(
+    total_cpus: float,
+    total_gpus: float,
+    concurrent: int | None,
+    cpus: float | None,
+    gpus: float | None,
+) -> bool:
+    """More than is there now."""
+    if total_cpus < 1 or (gpus or 0) > total_gpus or (cpus or 0) > total_cpus:
+        return True
+    slots = concurrent or 1
+    if cpus is None and slots > total_cpus:
+        return True
+    return slots * (gpus or 0) > total_gpus + 1e-9 or slots * (cpus or 0) > total_cpus + 1e-9
+
+
+def on_demand(
+    concurrent: int | None, cpus: float | None, gpus: float | None, trials: int
+) -> Resources:
+    """As asked, for machines that are still to come."""
+    if gpus is not None and gpus > 1 and gpus != int(gpus):
+        fault = f"--gpus-per-trial is {gpus:g}; above 1 it must be a whole number"
+        raise InputError("resources", [fault])
+    slots = min(trials, concurrent if concurrent is not None else MOST_ON_CPUS)
+    return Resources(max(1, slots), cpus if cpus is not None else 1.0, gpus or 0.0)
+
+
+def packed(
+    nodes: Sequence[tuple[float, float]], slots: int, cpus: float, gpus: float, *, fixed: bool
+) -> tuple[int, float]:
+    """So many trials at once, and CPUs for each, that every one finds room on a single node."""
+
+    def room(each: float) -> int:
+        return sum(
+            math.floor(min(c / each, g / gpus if gpus else math.inf) + 1e-9) for c, g in nodes
+        )
+
+    while not fixed and cpus > 1 and room(cpus) < slots:
+        cpus -= 1
+    return max(1, min(slots, room(cpus))), cpus
 
 
 def part_of(total: float, slots: int) -> float:

@@ -105,9 +105,16 @@ def write_run(folder: Path, asked: Mapping[str, Any], prints: Mapping[str, Any])
 
 def read_run(folder: Path) -> dict[str, Any]:
     data = read_yaml(folder / RUN).data
-    if not isinstance(data.get("asked"), dict) or not isinstance(data.get("fingerprints"), dict):
+    asked, prints = data.get("asked"), data.get("fingerprints")
+    try:
+        if not isinstance(asked, dict) or not isinstance(prints, dict):
+            raise ValueError
+        if not isinstance(prints.get("packages", {}), dict):
+            raise ValueError
+        Asked.from_dict(asked)
+    except (TypeError, ValueError):  # cut short, or written by somebody else
         fault = "is not what a search writes; is this the folder of a run?"
-        raise InputError(str(folder / RUN), [fault])
+        raise InputError(str(folder / RUN), [fault]) from None
     return data
 
 
@@ -117,6 +124,10 @@ def complete(given: Mapping[str, Any], how: How) -> tuple[Asked, How]:
         return Asked(**given), how
     name = how.name or Path(given.get("space", "default")).stem
     folder = run_folder(how.storage_path, name)
+    if how.remote is not None:
+        from tuner.remote import fetch_run  # which needs the names in here
+
+        fetch_run(how, name)
     if not (folder / RUN).exists():
         return Asked(**given), how  # refused later, with what there is
     before = Asked.from_dict(read_run(folder)["asked"])

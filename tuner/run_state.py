@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from tuner.run_index import Index
+
 Event = dict[str, Any]
 Warn = Callable[[str], None]
 Status = Literal["open", "finished", "stopped", "failed"]
@@ -52,6 +54,20 @@ def objective_value(evaluation: Mapping[str, Any], objective: str) -> float:
 def merit(evaluation: Mapping[str, Any], objectives: Sequence[str]) -> float:
     """One number to judge by: the objective, or the mean of several."""
     return sum(objective_value(evaluation, name) for name in objectives) / len(objectives)
+
+
+def noise_of(evaluation: Mapping[str, Any], objectives: Sequence[str]) -> float:
+    """How far `merit` may be off for the dev set's size: half the width of the 95 % interval.
+
+    For several objectives the mean of theirs, which is on the safe side.
+    """
+
+    def half(objective: str) -> float:
+        of_task = evaluation.get("tasks", {}).get(objective)
+        ends = (evaluation if of_task is None else of_task).get("interval")
+        return (ends[1] - ends[0]) / 2 if ends else 0.0
+
+    return sum(map(half, objectives)) / len(objectives)
 
 
 @dataclass
@@ -128,6 +144,7 @@ class RunState:
     events: int = 0
     warn: Warn = field(default=print, repr=False, compare=False)
     _unknown: set[str] = field(default_factory=set, repr=False, compare=False)
+    _index: Index = field(default_factory=Index, repr=False, compare=False)
 
     @classmethod
     def from_events(cls, events: Iterable[Event], warn: Warn = print) -> RunState:
@@ -169,13 +186,14 @@ class RunState:
         self.seed, self.sampler = event["seed"], event["sampler"]
         self.starts += 1
         self.ended = None
+        self._index.rank((trial, self._score(trial)) for trial in self._index.search)
         self.failures_in_a_row = []  # whoever goes on has done something about them
 
     def _created(self, event: Event) -> None:
         if event["trial"] in self.trials:
             self._warn_once(f"the ledger creates {event['trial']} twice")
             return
-        self.trials[event["trial"]] = TrialState(
+        trial = TrialState(
             id=event["trial"],
             number=event["number"],
             params=event["params"],
@@ -186,6 +204,8 @@ class RunState:
             created=event["time"],
             order=self.events,
         )
+        self.trials[trial.id] = trial
+        self._index.created(trial)
 
     def _of_trial(self, trial: TrialState, event: Event) -> None:
         name = event["event"]
@@ -195,8 +215,10 @@ class RunState:
             trial.attempts = max(trial.attempts, event["attempt"] + 1)
             trial.paused = False
         elif name == "evaluated":
+            before = trial.examples
             trial.evaluated(event)
             self.reports.append(event)
+            self._index.examples += trial.examples - before
         elif name == "paused":
             trial.paused = True
         elif name == "removed":
@@ -216,49 +238,68 @@ class RunState:
             self.infrastructure_failures += 1
         else:
             self.failures_in_a_row = [*self.failures_in_a_row, trial.id]
+        self._index.closed(trial, self._score(trial))
+
+    def _score(self, trial: TrialState) -> float | None:
+        """What a trial is ranked by; None if it is not."""
+        best = trial.best(self.goal) if trial.status == "finished" else None
+        return None if best is None else objective_value(best, self.goal)
 
     # --- what is asked of it ----------------------------------------------------------------
 
     @property
+    def goal(self) -> str:
+        """What trials are ranked by: the one objective, or overall where there are several."""
+        return self.objectives[0] if len(self.objectives) == 1 else "overall"
+
+    @property
     def search_trials(self) -> list[TrialState]:
-        return [trial for trial in self.trials.values() if not trial.is_repeat]
+        return list(self._index.search)
 
     @property
     def repeats(self) -> list[TrialState]:
-        return [trial for trial in self.trials.values() if trial.is_repeat]
+        return list(self._index.repeats)
 
     @property
     def open_trials(self) -> list[TrialState]:
-        return [trial for trial in self.trials.values() if trial.status == "open"]
+        return list(self._index.open.values())
+
+    @property
+    def closed_trials(self) -> Sequence[TrialState]:
+        """In the order in which they closed; only ever grows. Not to be changed."""
+        return self._index.ended
 
     @property
     def missing(self) -> int:
         """Trials still to be created; those that failed count as done."""
-        return max(0, self.num_samples - len(self.search_trials))
+        return max(0, self.num_samples - len(self._index.search))
 
     @property
     def next_number(self) -> int:
-        return max((t.number for t in self.trials.values() if t.number is not None), default=-1) + 1
+        return self._index.last_number + 1
 
     @property
     def next_id(self) -> str:
-        taken = [int(name[1:]) for name in self.trials if name[1:].isdigit()]
-        return trial_id(max(taken, default=-1) + 1)
+        return trial_id(self._index.last_id + 1)
 
     def counts(self) -> dict[str, int]:
         """Trials of the search by status, every status named."""
-        found = [trial.status for trial in self.search_trials]
-        return {status: found.count(status) for status in get_args(Status)}
+        return {status: self._index.counts[status] for status in get_args(Status)}
+
+    @property
+    def examples(self) -> int:
+        """Examples that all trials were trained on, up to their last evaluations."""
+        return self._index.examples
+
+    @property
+    def ended_examples(self) -> int:
+        """Of these, those of the search's trials that finished or were stopped."""
+        return self._index.ended_examples
 
     def ranked(self) -> list[TrialState]:
         """Finished trials of the search, best first; the earlier of equals before the later."""
-        by = self.objectives[0] if len(self.objectives) == 1 else "overall"
-        scored = [
-            (objective_value(best, by), trial)
-            for trial in self.search_trials
-            if trial.status == "finished" and (best := trial.best(by)) is not None
-        ]
-        return [trial for _, trial in sorted(scored, key=lambda pair: -pair[0])]
+        return [trial for _, _, trial in self._index.ranked]
 
     def best_trial(self) -> TrialState | None:
-        return next(iter(self.ranked()), None)
+        ranked = self._index.ranked
+        return ranked[0][2] if ranked else None

@@ -1,8 +1,11 @@
 """Early stopping: asynchronous successive halving, with examples seen as the resource.
 
 A trial is judged whenever it passes a rung, against those that passed it before: it goes on if
-its score is among the best `1 / reduction` of them. Nobody waits for anybody, and everything
-follows from the reports in their order, so replaying the ledger gives the same decisions.
+its score is among the best `1 / reduction` of them, or as good as that for all that dev can tell:
+only the hopeless are stopped, those whose score is below the mark by more than its own noise. The
+first few go on in any case, as they would be judged by each other alone. Nobody waits for anybody,
+and everything follows from the reports in their order, so replaying the ledger gives the same
+decisions.
 
 With several objectives the score is their mean (`tuner.run_state.merit`).
 """
@@ -10,11 +13,12 @@ With several objectives the score is their mean (`tuner.run_state.merit`).
 from __future__ import annotations
 
 import math
+from bisect import bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from model.errors import InputError
-from tuner.run_state import RunState, merit
+from tuner.run_state import RunState, merit, noise_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Decision:
 
 
 GO_ON = Decision(stop=False)
+Report = tuple[str, int, float, float]  # trial, examples, score and its noise
 
 
 class Rungs:
@@ -51,11 +56,13 @@ class Rungs:
                 raise InputError("early stopping", [fault])
             self.levels.append(level)
         self.passed: dict[int, dict[str, float]] = {level: {} for level in self.levels}
+        self._sorted: dict[int, list[float]] = {level: [] for level in self.levels}  # lowest first
 
-    def report(self, trial: str, examples: int, score: float) -> Decision:
+    def report(self, trial: str, examples: int, score: float, noise: float = 0.0) -> Decision:
         """Record the score at every rung newly passed, and judge at the highest of them.
 
-        A rung passed before is left as it was, so a report that comes again changes nothing.
+        `noise` is how far the score may be off: half of its interval's width. A rung passed
+        before is left as it was, so a report that comes again changes nothing.
         """
         if not math.isfinite(score):
             return GO_ON  # such a trial fails; it must not set the mark for others
@@ -64,41 +71,49 @@ class Rungs:
         ]
         for level in new:
             self.passed[level][trial] = score
+            insort(self._sorted[level], score)
         if not new or examples >= self.maximum:
             return GO_ON
-        return self._judge(new[-1], examples, score)
+        return self._judge(new[-1], examples, score, noise)
 
-    def _judge(self, level: int, examples: int, score: float) -> Decision:
-        ranked = sorted(self.passed[level].values(), reverse=True)
-        if len(ranked) < self.reduction:
-            return Decision(False, level, f"one of the first {len(ranked)} at {level:,} examples")
+    def _judge(self, level: int, examples: int, score: float, noise: float) -> Decision:
+        scores = self._sorted[level]
+        count = len(scores)
+        if count < 2 * self.reduction:
+            return Decision(False, level, f"one of the first {count} at {level:,} examples")
         # The count above the (1 - 1/reduction) quantile, the trial itself included.
-        places = math.ceil(len(ranked) / self.reduction)
-        mark = ranked[places - 1]
-        ahead = sum(other > score for other in ranked)
+        places = math.ceil(count / self.reduction)
+        mark = scores[-places]
+        ahead = count - bisect_right(scores, score)
+        give = f" give or take {noise:.4f}" if noise else ""
         reason = (
-            f"score {score:.4f} at {examples:,} examples is number {ahead + 1} of {len(ranked)} "
+            f"score {score:.4f}{give} at {examples:,} examples is number {ahead + 1} of {count} "
             f"at the rung of {level:,}; the best {places} go on (from {mark:.4f})"
         )
-        return Decision(score < mark, level, reason)
+        return Decision(score + noise < mark, level, reason)
 
-    def replay(self, reports: Iterable[tuple[str, int, float]]) -> dict[str, Decision]:
+    def replay(self, reports: Iterable[Report]) -> dict[str, Decision]:
         """Take in past reports. Returns the decisions to stop, by trial.
 
         A trial among them that is still open was about to be stopped when its driver died.
         """
         stops: dict[str, Decision] = {}
-        for trial, examples, score in reports:
-            decision = self.report(trial, examples, score)
+        for trial, examples, score, noise in reports:
+            decision = self.report(trial, examples, score, noise)
             if decision.stop:
                 stops[trial] = decision
         return stops
 
 
-def reports_of(state: RunState) -> list[tuple[str, int, float]]:
+def reports_of(state: RunState) -> list[Report]:
     """What the rungs heard in a run: the search's trials only, as repeats are never stopped."""
     return [
-        (event["trial"], event["examples"], merit(event, state.objectives))
+        (
+            event["trial"],
+            event["examples"],
+            merit(event, state.objectives),
+            noise_of(event, state.objectives),
+        )
         for event in state.reports
         if not state.trials[event["trial"]].is_repeat
     ]

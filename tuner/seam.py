@@ -7,6 +7,7 @@ search knows is in its ledger.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,14 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search.search_algorithm import SearchAlgorithm
 
+from model.secrets import redact
 from tuner.engine import Engine
 from tuner.failures import SearchRayTrial
-from tuner.trial import OUTCOME, RECORD
+from tuner.trial import NOTES, OUTCOME, RECORD
 
 PATIENCE = 10.0  # seconds for an actor to say where it is
+LOOK_AROUND = 5.0  # seconds between two looks whether any machine is left
+MACHINES = "no machine is left"  # why a search stops before all is done
 
 
 class Unpickled:
@@ -68,13 +72,15 @@ class RungScheduler(Unpickled, FIFOScheduler):
     def __init__(self, engine: Engine) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Ray has no types here
         self.engine = engine
-        self.controller: Any = None
-        self.settled: set[int] = set()  # Ray's trials, by identity, that have come to rest
+        # Ray's trials that have not ended. Its own list keeps all, too many to go through at every
+        # step of a large search. By identity: one that is started again has the same id.
+        self.going: dict[int, Trial] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        self.controller = tune_controller
+        self.going[id(trial)] = trial
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        self._pass_on(trial, result)
         record = json.loads(result[RECORD])
         if record.get("pulse"):
             self.engine.pulse(trial.trial_id, int(record["examples"]))
@@ -86,20 +92,24 @@ class RungScheduler(Unpickled, FIFOScheduler):
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         if OUTCOME not in result:  # stopped by us, and in the ledger since then
             return
+        self._pass_on(trial, result)
         outcome = json.loads(result[OUTCOME])
         if outcome.get("finished"):
             self.engine.finished(trial.trial_id)
         else:
-            self.engine.failed(trial.trial_id, outcome)
+            # The driver's environment may hold secrets that the worker does not know for any.
+            self.engine.failed(trial.trial_id, {key: redact(outcome[key]) for key in outcome})
+
+    def _pass_on(self, trial: Trial, result: dict[str, Any]) -> None:
+        for note in json.loads(result.get(NOTES, "[]")):
+            self.engine.warn(f"{trial.trial_id}: {note}")
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         self._lost(trial)
 
     def _lost(self, trial: Trial) -> None:
-        # A trial that is started again is a new one of Ray's under the same id; the old one stays
-        # in Ray's list, in error, and must not be taken for the new.
-        if id(trial) not in self.settled:
-            self.settled.add(id(trial))
+        # Only once: the old one of a trial that is started again must not be taken for the new.
+        if self.going.pop(id(trial), None) is not None:
             self.engine.lost(trial.trial_id, getattr(trial, "failure", None))
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
@@ -107,14 +117,15 @@ class RungScheduler(Unpickled, FIFOScheduler):
 
     def at_rest(self) -> bool:
         """Nothing runs, and nothing is on its way to being saved."""
-        trials = self.controller.get_trials() if self.controller else []
-        return not any(trial.status == Trial.RUNNING for trial in trials)
+        return not any(trial.status == Trial.RUNNING for trial in self.going.values())
 
     def settle(self) -> None:
         """Put into the ledger what has come to rest without a word to the scheduler."""
-        for trial in self.controller.get_trials() if self.controller else []:
+        for trial in list(self.going.values()):
             if trial.status == Trial.ERROR:
                 self._lost(trial)
+            elif trial.status == Trial.TERMINATED:
+                del self.going[id(trial)]
             elif trial.status == Trial.PAUSED and trial.trial_id in self.engine.live:
                 self.engine.paused(trial.trial_id)
 
@@ -125,16 +136,26 @@ class DrainStopper(Unpickled, Stopper):
     def __init__(self, engine: Engine, scheduler: RungScheduler) -> None:
         self.engine = engine
         self.scheduler = scheduler
+        self.looked = time.monotonic()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
         self.engine.tick()
+        self._look_around()
         if not self.engine.draining or not self.scheduler.at_rest():
             return False
         self.scheduler.settle()
         return True
+
+    def _look_around(self) -> None:
+        """With no machine left, Ray would wait for one for ever."""
+        if time.monotonic() - self.looked < LOOK_AROUND:
+            return
+        self.looked = time.monotonic()
+        if not any(node["Alive"] for node in ray.nodes()):
+            self.engine.drain(MACHINES)
 
 
 class Watcher(Unpickled, Callback):
@@ -146,17 +167,18 @@ class Watcher(Unpickled, Callback):
         self.draw = draw
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
-        self.engine.started(trial.trial_id, *whereabouts(trial.temporary_state.ray_actor))
+        host, pid, more = whereabouts(trial.temporary_state.ray_actor)
+        self.engine.started(trial.trial_id, host, pid, **more)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
         self.scheduler.settle()
         self.draw()
 
 
-def whereabouts(actor: Any) -> tuple[str, int | None]:
-    """Host and process of an actor, which has nothing else to do at this moment."""
+def whereabouts(actor: Any) -> tuple[str, int | None, dict[str, Any]]:
+    """Host, process and more of an actor, which has nothing else to do at this moment."""
     try:
-        host, pid = ray.get(actor.where.remote(), timeout=PATIENCE)
-        return str(host), int(pid)
+        host, pid, more = ray.get(actor.where.remote(), timeout=PATIENCE)
+        return str(host), int(pid), dict(more)
     except (RayError, TimeoutError):
-        return "", None  # dead already; Ray is about to say so
+        return "", None, {}  # dead already; Ray is about to say so

@@ -14,8 +14,8 @@ from model import __version__
 from model.errors import InputError
 
 if TYPE_CHECKING:
+    from tuner.afterwards import SearchResult
     from tuner.asked import Asked, How
-    from tuner.driver import SearchResult
 
 SAMPLERS = ("tpe", "random", "gp", "cmaes", "nsga2")
 EXAMPLES = """
@@ -42,14 +42,14 @@ def make_parser() -> argparse.ArgumentParser:
     what.add_argument("--set", action="append", metavar="K=V", help="hold a setting in all trials")
     what.add_argument("--seed", type=int, metavar="N", help="of sampler and trials (default: 0)")
     how = parser.add_argument_group("how to search")
-    how.add_argument("--num-samples", type=int, metavar="N", help="trials (default: 12)")
+    how.add_argument("--num-samples", type=int, metavar="N", help="trials (default: 8)")
     how.add_argument("--sampler", choices=SAMPLERS, help="who proposes (default: tpe)")
     how.add_argument(
         "--objectives", metavar="A,B", help="tasks, for a Pareto front (default: overall)"
     )
     how.add_argument("--max-examples", type=int, metavar="N", help="a trial's whole training")
     how.add_argument(
-        "--grace-examples", type=int, metavar="N", help="before it may be stopped (default: 1/4)"
+        "--grace-examples", type=int, metavar="N", help="before it may be stopped (default: 1/3)"
     )
     how.add_argument(
         "--reduction-factor", type=float, metavar="X", help="1 of X goes on (default: 2)"
@@ -59,7 +59,12 @@ def make_parser() -> argparse.ArgumentParser:
     how.add_argument("--keep", type=int, metavar="K", help="checkpoints of the best K (default: 5)")
     where = parser.add_argument_group("where to run")
     where.add_argument("--name", metavar="NAME", help="of the run (default: the space's)")
-    where.add_argument("--storage-path", type=Path, metavar="DIR", help="(default: runs)")
+    where.add_argument(
+        "--storage-path", metavar="DIR", help="or s3://bucket/path, gs://... (default: runs)"
+    )
+    where.add_argument(
+        "--local-path", type=Path, metavar="DIR", help="with a URL: the driver's own copy"
+    )
     where.add_argument("--address", metavar="A", help="a Ray cluster, 'auto' on its head")
     where.add_argument(
         "--max-concurrent-trials", type=int, metavar="N", help="(default: what fits)"
@@ -69,7 +74,13 @@ def make_parser() -> argparse.ArgumentParser:
     where.add_argument("--time-budget-s", type=float, metavar="S", help="then finish in order")
     where.add_argument("--resume", action="store_true", help="go on with the run of this name")
     where.add_argument("--force", action="store_true", help="resume although things changed")
+    where.add_argument(
+        "--no-soup", dest="soup", action="store_false", default=None, help="end without a soup"
+    )
     where.add_argument("--dry-run", action="store_true", help="check, and fit one costly step")
+    where.add_argument(
+        "--no-report", dest="report", action="store_false", default=None, help="no report.html"
+    )
     where.add_argument("-v", "--verbose", action="store_true", help="a line per evaluation too")
     where.add_argument("-q", "--quiet", action="store_true", help="only warnings and the summary")
     parser.add_argument("--version", action="version", version=f"stockpot {__version__}")
@@ -88,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except OSError as error:
         print(f"the search stopped: {error}", file=sys.stderr)
+        print("what was done is kept; mend that, and --resume goes on", file=sys.stderr)
         return 1
 
 
@@ -102,6 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     result = search(asked, how)
     print(result.summary.text(), flush=True)
+    if result.soup is not None:
+        from tuner.soup_text import text_of
+
+        print(f"\n{text_of(result.soup, result.folder)}", flush=True)
     if result.complete:
         return 0
     if result.stopped == "failures":
@@ -125,13 +141,20 @@ def first_failure(result: SearchResult) -> str:
 
 def resume_command(folder: Path, how: How) -> str:
     """To be copied. What defines the search is in its folder; where it runs is not."""
+    from tuner.storage import without_secrets
+
     parts = ["python", "-m", "tuner.search", "--resume", "--name", folder.name]
-    if how.storage_path != Path("runs"):
-        parts += ["--storage-path", str(how.storage_path)]
+    if how.remote is not None:
+        parts += ["--storage-path", without_secrets(how.remote)]
+    for name, path in (("storage", how.storage_path), ("local", how.local_path)):
+        if path != Path("runs") and (name == "local") == (how.remote is not None):
+            parts += [f"--{name}-path", str(path)]
     for name in ("address", "max_concurrent_trials", "cpus_per_trial", "gpus_per_trial"):
         if (value := getattr(how, name)) is not None:
             shown = f"{value:g}" if isinstance(value, float) else str(value)
             parts += ["--" + name.replace("_", "-"), shown]
+    if not how.soup:
+        parts.append("--no-soup")
     return shlex.join(parts)
 
 
@@ -169,9 +192,6 @@ def parse_confirm(text: str) -> tuple[int, int]:
     parts = text.lower().split("x")
     if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise InputError("--confirm", [f"'{text}' is not NxS; write 3x3 for 3 trials, 3 seeds"])
-    if int(parts[1]) < 2:
-        fault = f"'{text}' repeats nothing: the search's own seed is one of the S; take 2 or more"
-        raise InputError("--confirm", [fault])
     return int(parts[0]), int(parts[1])
 
 

@@ -150,6 +150,11 @@ class Space:
 
         return self._walk(choose)
 
+    @property
+    def examples(self) -> int:
+        """A trial's whole training: what base says; else three passes over a middling task set."""
+        return self.config(self.default_point()).budget.examples or 30_000
+
     def most_expensive(self) -> dict[str, Any]:
         """The point that costs most memory, and most time where memory is the same."""
         return self._walk(dearest)

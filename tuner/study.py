@@ -1,10 +1,6 @@
-"""Optuna, made from the ledger: the study at any moment, and the next point to try.
+"""Optuna, made from the ledger: samplers by name, and the study at any moment.
 
-A suggestion is a function of the ledger's state alone. For each one the study is built anew in
-memory (tens of milliseconds at hundreds of trials) and asked with a sampler that is seeded by
-the run's seed and the trial's number. So a search that was killed and rebuilt suggests what it
-would have suggested, and whatever a sampler hides in a study (CMA-ES pickles itself into it)
-never reaches the disk.
+`tuner.suggest` asks a sampler for the next point.
 """
 
 from __future__ import annotations
@@ -13,7 +9,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -80,6 +75,9 @@ NEEDS = {"gp": ("torch", "scipy"), "cmaes": ("cmaes",)}
 ONE_OBJECTIVE = ("cmaes",)
 # These leave notes in the study at each ask, so they are asked again for every past trial.
 KEEPS_NOTES = ("cmaes", "nsga2")
+# Closed trials that the others are shown at most: an ask takes time in proportion to them, and
+# with the Gaussian process to their cube. `tuner.suggest` says which.
+SHOWN = {"tpe": 300, "gp": 200, "random": 0}
 
 
 def make_sampler(name: str, seed: int, *, objectives: int = 1) -> BaseSampler:
@@ -132,7 +130,7 @@ def rebuild_study(
 ) -> optuna.Study:
     """The study of a run: each of its trials, repeats apart, under its number and state."""
     with quiet():
-        study = _new_study(state, storage)
+        study = new_study(state, storage)
         by_number = {trial.number: trial for trial in state.search_trials}
         for number in range(state.next_number):
             trial = by_number.get(number)
@@ -143,7 +141,7 @@ def rebuild_study(
     return study
 
 
-def _new_study(state: RunState, storage: BaseStorage | None = None) -> optuna.Study:
+def new_study(state: RunState, storage: BaseStorage | None = None) -> optuna.Study:
     study = optuna.create_study(
         storage=storage,
         study_name=state.name or None,
@@ -224,67 +222,3 @@ def lost(attributes: Mapping[str, Any] | None = None) -> FrozenTrial:
     """Holds the place of a number about which nothing useful is known."""
     why = attributes or {"reason": "the ledger lacks the trial's creation"}
     return optuna.trial.create_trial(state=S.FAIL, user_attrs=dict(why))
-
-
-# --- the next point -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    number: int
-    params: dict[str, Any]  # labels and numbers, as Optuna has them
-    settings: dict[str, Any]  # what they mean
-
-
-def suggest_next(
-    state: RunState, space: SearchSpace, fixed: Mapping[str, Any] | None = None
-) -> Suggestion:
-    """What to try next. `fixed` are params of a known point; what it leaves out is suggested."""
-    with quiet():
-        if state.sampler in KEEPS_NOTES:
-            study = _replay(state, space)
-        else:
-            study = rebuild_study(state, space, for_sampler=True)
-        return _ask(study, state, space, state.next_number, fixed)
-
-
-def _ask(
-    study: optuna.Study,
-    state: RunState,
-    space: SearchSpace,
-    number: int,
-    fixed: Mapping[str, Any] | None,
-) -> Suggestion:
-    study.sampler = make_sampler(
-        state.sampler, seed_for(state.seed, number), objectives=len(state.objectives)
-    )
-    if fixed:
-        study.enqueue_trial(dict(fixed))
-    trial = study.ask()
-    _ = trial.relative_params  # samplers take their notes here, also when all is fixed
-    settings = space.suggest(trial)
-    return Suggestion(trial.number, dict(trial.params), settings)
-
-
-def _replay(state: RunState, space: SearchSpace) -> optuna.Study:
-    """The study with a sampler's own notes: every ask and tell again, in the ledger's order."""
-    study = _new_study(state)
-    trials = [trial for trial in state.search_trials if trial.number is not None]
-    moves = [(trial.order, trial) for trial in trials]
-    moves += [(t.closed_order, t) for t in trials if t.closed_order is not None]
-    count = 0
-    for order, trial in sorted(moves, key=lambda move: move[0]):
-        frozen = freeze(trial, space, state.objectives)
-        assert trial.number is not None  # the others were left out
-        if order == trial.order:
-            for _ in range(count, trial.number):
-                study.add_trial(lost())
-            if frozen.params or not trial.params:
-                _ask(study, state, space, trial.number, trial.params)
-            else:
-                study.add_trial(frozen)
-            count = trial.number + 1
-        else:
-            values = frozen.values if frozen.state == S.COMPLETE else None
-            study.tell(trial.number, values, state=frozen.state, skip_if_finished=True)
-    return study

@@ -42,14 +42,14 @@ class StudyFile:
 
     def _attempt(self, trial: TrialState | None) -> None:
         try:
-            with quiet():
-                if self._storage is None:
+            if self._storage is None:
+                with quiet():
                     self._write_anew()
-                elif trial is not None:
-                    self._write(self._storage, trial)
-        # A full disk, a line torn by it, a lock that somebody else took: all are mended by
-        # writing the file anew when there is next something to say.
-        except (OSError, ValueError, RuntimeError) as error:
+            elif trial is not None:
+                self._write(self._storage, trial)
+        # A full disk, a line torn by it, a lock that somebody else took, a file that has gone: all
+        # are mended by writing the file anew when there is next something to say.
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
             self._storage = None
             if not self._warned:
                 self._warned = True
@@ -66,20 +66,20 @@ class StudyFile:
         # A driver that was killed while it wrote leaves Optuna's lock, on which everybody would
         # wait for half a minute.
         self.path.with_name(self.path.name + ".lock").unlink(missing_ok=True)
-        file = str(self.path)
-        self._storage = JournalStorage(JournalFileBackend(file, JournalFileOpenLock(file)))
+        self._storage = JournalStorage(Unhurried(self.path))
+        self._study = self._storage.get_all_studies()[0]._study_id
+        self._count = self.state.next_number
 
     def _write(self, storage: JournalStorage, trial: TrialState) -> None:
         assert trial.number is not None  # only repeats have none
         wanted = freeze(trial, self.space, self.state.objectives)
-        study = storage.get_all_studies()[0]._study_id
-        count = storage.get_n_trials(study)
-        if trial.number >= count:
-            for _ in range(count, trial.number):
-                storage.create_new_trial(study, lost())
-            storage.create_new_trial(study, wanted)
+        if trial.number >= self._count:
+            for _ in range(self._count, trial.number):
+                storage.create_new_trial(self._study, lost())
+            storage.create_new_trial(self._study, wanted)
+            self._count = trial.number + 1
             return
-        key = storage.get_trial_id_from_study_id_trial_number(study, trial.number)
+        key = storage.get_trial_id_from_study_id_trial_number(self._study, trial.number)
         there = storage.get_trial(key)
         if there.state.is_finished():
             return
@@ -91,6 +91,23 @@ class StudyFile:
                 storage.set_trial_user_attr(key, name, note)
         if wanted.state != S.RUNNING:
             storage.set_trial_state_values(key, wanted.state, wanted.values)
+
+
+class Unhurried(JournalFileBackend):
+    """Optuna's file without the wait until it is on disk: after a crash it is made anew."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.lock = path, JournalFileOpenLock(str(path))
+        super().__init__(str(path), self.lock)
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        self.lock.acquire()
+        try:
+            with open(self.path, "ab") as file:
+                file.write(lines.encode("utf-8"))
+        finally:
+            self.lock.release()
 
 
 class Lines(BaseJournalBackend):

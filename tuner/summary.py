@@ -23,7 +23,6 @@ from tuner.dev_predictions import DevPredictions
 from tuner.run_state import INFRASTRUCTURE, OVERALL, RunState, TrialState, objective_value
 
 SHOWN = 8  # best trials in the table
-WIDTH = 110
 # Evaluations that the choice is repeated among: the best of them. Enough for all of most searches,
 # and few enough to be read and halved in seconds.
 CANDIDATES = 400

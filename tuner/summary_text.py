@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from model.console import clock, short
+from tuner.columns import cut, plus, signed, table
 from tuner.console import one_line
-from tuner.crossfit import Difference
 from tuner.run_state import OVERALL
-from tuner.summary import WIDTH, Summary
+from tuner.summary import Summary
 
 
 def text_of(summary: Summary) -> str:
@@ -36,9 +36,9 @@ def _head(summary: Summary) -> list[str]:
     lines.append(line)
     for failures in summary.failures:
         head = f"  {len(failures.trials)} failed ({failures.kind}), {_some(failures.trials)}: "
-        lines.append(_cut(head + failures.reason))
+        lines.append(cut(head + failures.reason))
     if summary.lost:
-        lines.append(_cut(f"  {len(summary.lost)} lost with the machine, {_some(summary.lost)}"))
+        lines.append(cut(f"  {len(summary.lost)} lost with the machine, {_some(summary.lost)}"))
     return lines
 
 
@@ -57,7 +57,7 @@ def _best(summary: Summary) -> list[str]:
     ]
     header = ["trial", "overall", *tasks, "examples", "origin"]
     by = "" if summary.goal in OVERALL else f", by {summary.goal}"
-    return [f"best trials{by}", *_table(header, cells, left={"trial", "overall", "origin"})]
+    return [f"best trials{by}", *table(header, cells, left={"trial", "overall", "origin"})]
 
 
 def _settings(summary: Summary) -> list[str]:
@@ -66,12 +66,12 @@ def _settings(summary: Summary) -> list[str]:
     cells = [[row.trial, *(_value(row.params.get(key)) for key in keys)] for row in rows]
     if not cells:
         return []
-    lines = _table(["trial", *keys], cells, left={"trial"})
+    lines = table(["trial", *keys], cells, left={"trial"})
     if len(lines) > len(cells) + 1:  # in several parts: shorter names where they are clear
         tails = [key.rpartition(".")[2] for key in keys]
         pairs = zip(keys, tails, strict=True)
         names = [tail if tails.count(tail) == 1 else key for key, tail in pairs]
-        lines = _table(["trial", *names], cells, left={"trial"})
+        lines = table(["trial", *names], cells, left={"trial"})
     return ["their settings", *lines]
 
 
@@ -83,17 +83,17 @@ def _holds(summary: Summary) -> list[str]:
         lines.append("nothing beat the default configuration")
     elif summary.lead is not None and summary.default is not None:
         first, default = summary.best[0].trial, summary.default.trial
-        lead = _signed(summary.lead)
+        lead = signed(summary.lead)
         lines.append(f"{first} against the default ({default}) on the same examples: {lead}")
     if (fitted := summary.cross_fit) is not None:
         score = f"{short(fitted.cross_fitted)} [{short(fitted.low)}, {short(fitted.high)}]"
         lines.append(
             f"chosen on one half of dev, scored on the other: {score} "
-            f"(plain {short(fitted.plain)}, optimism gap {_plus(fitted.gap)})"
+            f"(plain {short(fitted.plain)}, optimism gap {plus(fitted.gap)})"
         )
         if fitted.lead is not None:
-            lines.append(f"against the default in the same way: {_signed(fitted.lead)}")
-    return lines + [_cut(note) for note in summary.notes]
+            lines.append(f"against the default in the same way: {signed(fitted.lead)}")
+    return lines + [cut(note) for note in summary.notes]
 
 
 def _repeats(summary: Summary) -> list[str]:
@@ -106,7 +106,7 @@ def _repeats(summary: Summary) -> list[str]:
         for r in summary.repeats
     ]
     header = ["trial", "search", "mean", "spread", "seeds", "difference"]
-    lines = ["run again with other seeds", *_table(header, cells, left={"trial", "difference"})]
+    lines = ["run again with other seeds", *table(header, cells, left={"trial", "difference"})]
     if all(r.spread is None for r in summary.repeats):
         lines.append("one seed more does not show the noise; --confirm with more tells ties apart")
     return lines
@@ -117,7 +117,7 @@ def _front(summary: Summary) -> list[str]:
         return []
     header = ["trial", *summary.front[0][1]]
     cells = [[name, *map(short, values.values())] for name, values in summary.front]
-    return ["Pareto front: nothing is better in all of these", *_table(header, cells, {"trial"})]
+    return ["Pareto front: nothing is better in all of these", *table(header, cells, {"trial"})]
 
 
 def _places(summary: Summary) -> list[str]:
@@ -132,27 +132,6 @@ def _next(summary: Summary) -> list[str]:
     return ["next", *(f"  {line}" for line in summary.next_steps)] if summary.next_steps else []
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[str]) -> list[str]:
-    """Aligned columns; those that do not fit go below, under the first column again."""
-    columns = [[one_line(cell) for cell in column] for column in zip(header, *rows, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    blocks: list[list[int]] = [[]]
-    for number in range(1, len(columns)):
-        used = 2 + widths[0] + sum(2 + widths[each] for each in blocks[-1])
-        if blocks[-1] and used + 2 + widths[number] > WIDTH:
-            blocks.append([])
-        blocks[-1].append(number)
-    lines = []
-    for block in blocks:
-        for line in range(len(rows) + 1):
-            cells = [
-                f"{columns[n][line]:{'<' if header[n] in left else '>'}{widths[n]}}"
-                for n in (0, *block)
-            ]
-            lines.append(_cut(("  " + "  ".join(cells)).rstrip()))
-    return lines
-
-
 def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
@@ -163,17 +142,6 @@ def _ends(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f" [{short(interval[0])}, {short(interval[1])}]"
 
 
-def _plus(value: float) -> str:
-    """+.031, -.004, and .000 without a sign."""
-    text = f"{value:+.3f}"
-    return ".000" if float(text) == 0 else text.replace("0.", ".", 1)
-
-
-def _signed(difference: Difference) -> str:
-    ends = f"[{_plus(difference.low)}, {_plus(difference.high)}]"
-    return f"{_plus(difference.value)} {ends}" + (", a tie" if difference.tie else "")
-
-
 def _path(path: Path) -> str:
     """As short as can be copied; never cut."""
     here = Path.cwd()
@@ -182,8 +150,3 @@ def _path(path: Path) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
-def _cut(line: str) -> str:
-    line = one_line(line)
-    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."

@@ -8,9 +8,11 @@ result, so that the actor lives on.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -20,8 +22,13 @@ from typing import Any
 
 from ray import tune
 
+from tuner.goods import Parcel, opened
+from tuner.run_folder import LEDGER
+from tuner.storage import Storage, StorageLost
+
 RECORD = "record"  # an evaluation or a pulse, as JSON: Ray flattens whatever is not a plain value
 OUTCOME = "outcome"  # how the trial ended, as JSON
+NOTES = "notes"  # what the driver should say about it, as JSON
 PULSE = 2.0  # seconds between results, so that a stop is never far away
 PATIENCE = 90.0  # seconds for the worker of a driver that died to die as well
 
@@ -47,10 +54,18 @@ class Job:
 
 
 class SearchTrial(tune.Trainable):
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(
+        self,
+        config: dict[str, Any],
+        storage: Storage | None = None,
+        goods: dict[str, Parcel] | None = None,
+    ) -> None:
         from model.prepare import Warm
+        from tuner.node_folder import NodeFolder
 
         self.warm = Warm()
+        self.node_folder = None if storage is None else NodeFolder(storage)
+        self.goods = goods or {}
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -62,10 +77,15 @@ class SearchTrial(tune.Trainable):
         self.job = Job.from_config(config)
         self.records: Iterator[dict[str, Any]] | None = None
         self.stopping = False
+        self.notes: list[str] = []
 
-    def where(self) -> tuple[str, int]:
-        """The host and process that this actor is."""
-        return socket.gethostname(), os.getpid()
+    def where(self) -> tuple[str, int, dict[str, Any]]:
+        """The host and process that this actor is, its node's address and its part of the GPUs."""
+        import ray
+
+        gpus = [str(device) for device in ray.get_gpu_ids()]
+        address = ray.util.get_node_ip_address()
+        return socket.gethostname(), os.getpid(), {"address": address, "gpus": gpus}
 
     def step(self) -> dict[str, Any]:
         try:
@@ -77,11 +97,21 @@ class SearchTrial(tune.Trainable):
             found = failure(error)
         else:
             if record is not None:
-                return {RECORD: json.dumps(record)}
+                return {RECORD: json.dumps(record), NOTES: self._told()}
             found = {"finished": True}
         if found.get("kind") == "memory":
             self._give_back_memory()
-        return {"done": True, OUTCOME: json.dumps(found)}
+        return {"done": True, OUTCOME: json.dumps(found), NOTES: self._told()}
+
+    def _told(self) -> str:
+        notes, self.notes = self.notes, []
+        return json.dumps(notes)
+
+    def _note(self, line: str) -> None:
+        """Of what a run warns about, the state of its checkpoints; the rest concerns all trials
+        alike, and the driver has said it once."""
+        if line.startswith("checkpoint "):
+            self.notes.append(line)
 
     def _start(self) -> Iterator[dict[str, Any]]:
         import torch
@@ -91,9 +121,9 @@ class SearchTrial(tune.Trainable):
         from model.train import train
 
         torch.set_num_threads(self.job.threads)
+        self.job = opened(self.job, self.goods)
         tasks = load_task_set(self.job.tasks)
-        out = Path(self.job.out)
-        wait_until_free(out)
+        out = self._folder()
         records = train(
             parse_settings(self.job.settings, tasks),
             tasks,
@@ -101,11 +131,30 @@ class SearchTrial(tune.Trainable):
             data=Path(self.job.data) if self.job.data else None,
             resume=True,
             stop=lambda: self.stopping,
-            warn=lambda line: None,  # the driver has said it once for all trials
+            warn=self._note,
             pulse=PULSE,
             warm=self.warm,
         )
+        if self.node_folder is not None:
+            records = self.node_folder.follow(records)
         return with_unheard(records, out, self.job.known)
+
+    def _folder(self) -> Path:
+        """Where the trial trains: in the run's folder, or on this node with storage behind it."""
+        if self.node_folder is not None:
+            return self.node_folder.fetch(self.job.trial)
+        out = Path(self.job.out)
+        if not (out.parent.parent / LEDGER).exists():
+            fault = f"{socket.gethostname()} does not see the run's folder {out.parent.parent}"
+            remedy = "let --storage-path be a folder that all machines share, or s3://bucket/path"
+            raise StorageLost(f"{fault}; {remedy}")
+        wait_until_free(out)
+        return out
+
+    def cleanup(self) -> None:
+        if self.node_folder is not None:
+            self.records = None  # lets go of the folder
+            self.node_folder.close()
 
     def _give_back_memory(self) -> None:
         import gc
@@ -116,11 +165,23 @@ class SearchTrial(tune.Trainable):
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
+    def save(self, checkpoint_dir: str | None = None) -> Any:
+        """Without Ray's copy of it, which is for a folder of the driver's that other nodes lack."""
+        storage, self._storage = self._storage, None
+        try:
+            with tempfile.TemporaryDirectory(prefix="stockpot-save-") as folder:
+                return super().save(folder)
+        finally:
+            self._storage = storage
+
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Called when the search pauses: the run saves itself in its own folder and ends."""
         self.stopping = True
-        for _ in self.records or ():
-            pass
+        try:
+            for _ in self.records or ():
+                pass
+        except StorageLost:
+            pass  # the search stops for that reason, and goes on from what storage has
         self.records = None
         Path(checkpoint_dir, "trial.json").write_text(json.dumps({"trial": self.job.trial}))
 
@@ -186,21 +247,28 @@ def wait_until_free(out: Path) -> None:
 def failure(error: Exception) -> dict[str, Any]:
     """What the ledger says of a trial's failure."""
     from model.errors import InputError
+    from model.secrets import redact
     from model.step import TrainingDiverged
 
     text = str(error).strip() or type(error).__name__
-    kind = "code"
+    kind = "disk" if is_out_of_space(error) else "code"
     if isinstance(error, TrainingDiverged):
         kind = "diverged"
     elif is_out_of_memory(error):
         kind = "memory"
+    elif isinstance(error, StorageLost):
+        kind = "storage"
     reason = (
         text
-        if isinstance(error, TrainingDiverged | InputError)
+        if isinstance(error, TrainingDiverged | InputError | StorageLost)
         else (f"{type(error).__name__}: {text}")
     )
     trace = "".join(traceback.format_exception(error)) if kind == "code" else ""
-    return {"kind": kind, "reason": " ".join(reason.split())[:500], "traceback": trace}
+    return {
+        "kind": kind,
+        "reason": redact(" ".join(reason.split())[:500]),
+        "traceback": redact(trace),
+    }
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -210,3 +278,9 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and (
         "out of memory" in words or "can't allocate memory" in words
     )
+
+
+def is_out_of_space(error: Exception) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return "no space left on device" in str(error).lower()  # as safetensors and pyarrow say it

@@ -17,7 +17,7 @@ from optuna.distributions import (
 
 from tuner.ledger import Ledger
 from tuner.run_state import RunState
-from tuner.study import suggest_next
+from tuner.suggest import suggest_next
 
 SIZES = {"16-16-10": [16, 16, 10], "8-16-8": [8, 16, 8], "4-4-4": [4, 4, 4]}
 

@@ -18,7 +18,12 @@ from tuner.run_state import RunState
 from tuner.trial import SearchTrial
 
 ROOT = Path(__file__).parent.parent.parent
-SMALL = (*("--encoder", "tiny"), *("--max-examples", "480"), *("--set", "budget.eval_rows=40"))
+SMALL = (
+    *("--encoder", "tiny"),
+    *("--max-examples", "480"),
+    *("--set", "budget.eval_rows=40"),
+    *("--no-soup", "--no-report"),  # which have tests of their own
+)
 # Every start draws the same configurations and trains them in full.
 FIXED = (*SMALL, *("--sampler", "random"), "--no-early-stopping", *("--keep", "20"))
 
@@ -26,7 +31,8 @@ FIXED = (*SMALL, *("--sampler", "random"), "--no-early-stopping", *("--keep", "2
 def settings(**more: Any) -> dict[str, Any]:
     """For `run_search`: as SMALL, and silent."""
     small = {"encoder": "tiny", "max_examples": 480, "set": {"budget.eval_rows": 40}}
-    return {**small, "num_samples": 3, "quiet": True, **more}
+    bare = {"soup": False, "report": False, "quiet": True}
+    return {**small, "num_samples": 3, **bare, **more}
 
 
 def command(storage: Path, *flags: str) -> list[str]:

@@ -345,7 +345,7 @@ def test_the_time_left_is_for_what_runs_and_what_is_to_come() -> None:
 
 
 def test_repeats_and_the_time_budget_count_too() -> None:
-    engine = FakeEngine(live=1, num_samples=1, confirm=(2, 3))
+    engine = FakeEngine(live=1, num_samples=1, confirm=(2, 2))
     view, now = view_after(engine, 10, 200)
     assert view.left(now) == pytest.approx((1000 + 4 * 1200) / 20)
     deadline = time.monotonic() + 30

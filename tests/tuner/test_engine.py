@@ -17,12 +17,14 @@ from ray.tune.experiment import Trial
 from model.errors import InputError
 from model.step import TrainingDiverged
 from tests.tuner.made_up_runs import begin
-from tuner.engine import FAILURES, LEDGER, TIME, Engine, Limits
+from tuner.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
 from tuner.failures import classify
+from tuner.keep import Shelf
 from tuner.ledger import Ledger
 from tuner.rungs import Rungs
 from tuner.seam import LedgerSearch, RungScheduler, whereabouts
 from tuner.space import Space, load_space
+from tuner.storage import StorageLost
 from tuner.study_file import StudyFile
 from tuner.trial import Job, failure, wait_until_free, with_unheard
 
@@ -50,6 +52,7 @@ def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
             space=space,
             tasks=space.task_set,
             folder=tmp_path,
+            shelf=Shelf(tmp_path),
             data=None,
             limits=Limits(num_samples=num_samples, **{**standard, **limits}),
             extra=EXTRA,
@@ -96,7 +99,8 @@ def test_the_default_comes_first_then_known_points_then_the_sampler(
         name = begin_trial(engine)
         origins.append(engine.state.trials[name].origin)
         engine.finished(name)
-    assert origins == ["default", "start_from", "start_from", "sampler", "sampler", "sampler"]
+    starts = len(engine.space.start_from)
+    assert starts and origins == ["default", *["start_from"] * starts, *["sampler"] * (5 - starts)]
     numbers = [trial.number for trial in engine.state.trials.values()]
     assert numbers == [None, 0, 1, 2, 3, 4]
 
@@ -154,6 +158,28 @@ def test_a_lost_machine_costs_attempts_and_in_the_end_the_trial(
     assert engine.draining is None and not engine.state.failures_in_a_row
     engine.lost("t0000", None)  # told twice, as Ray does
     assert begin_trial(engine) == "t0001"
+
+
+def test_lost_storage_stops_the_search_and_fails_no_trial(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=2)
+    first, second = begin_trial(engine), begin_trial(engine)
+    engine.failed(first, {"kind": "storage", "reason": "cannot write x in s3://b/runs"})
+    assert engine.draining == STORAGE
+    assert set(engine.live) == {second} and engine.next_job() is None
+    assert {engine.state.trials[name].status for name in (first, second)} == {"open"}
+    engine.failed(second, {"kind": "storage", "reason": "cannot write y in s3://b/runs"})
+    assert len([line for line in engine.said if "s3://b/runs" in line]) == 1
+
+
+def test_a_mirror_in_trouble_stops_the_search(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    engine.tick()
+    assert engine.draining is None
+    engine.shelf.trouble = lambda: "cannot write x in s3://b/runs"  # type: ignore[method-assign]
+    engine.tick()
+    assert engine.draining == STORAGE
 
 
 def test_failures_in_a_row_stop_the_search_and_a_success_between_does_not(
@@ -214,14 +240,14 @@ def test_scores_that_are_no_numbers_fail_the_trial(engine_of: Callable[..., Engi
 def test_a_trial_that_was_about_to_be_stopped_is_stopped_by_the_next_driver(
     engine_of: Callable[..., Engine],
 ) -> None:
-    engine = engine_of(slots=3)  # without rungs, as if it died before it could judge
-    names = [begin_trial(engine) for _ in range(3)]
-    for name, score in zip(names, (0.9, 0.8, 0.1), strict=True):
+    engine = engine_of(slots=5)  # without rungs, as if it died before it could judge
+    names = [begin_trial(engine) for _ in range(5)]
+    for name, score in zip(names, (0.9, 0.8, 0.7, 0.3, 0.1), strict=True):
         engine.evaluated(name, record(100, score))
-    engine = engine_of(rungs=Rungs(100, 400, 2), slots=3)
+    engine = engine_of(rungs=Rungs(100, 400, 2), slots=5)
     stopped = [t.id for t in engine.state.trials.values() if t.status == "stopped"]
-    assert stopped == ["t0001", "t0002"]
-    assert engine.state.trials["t0001"].rung == 100
+    assert stopped == ["t0003", "t0004"]
+    assert engine.state.trials["t0003"].rung == 100
 
 
 def test_the_default_is_never_stopped_early(engine_of: Callable[..., Engine]) -> None:
@@ -249,7 +275,7 @@ def test_a_new_driver_tidies_up_after_one_that_died_before_it_could(
 
 
 def test_repeats_come_after_the_search_and_once(engine_of: Callable[..., Engine]) -> None:
-    engine = engine_of(num_samples=3, slots=1, confirm=(2, 3))
+    engine = engine_of(num_samples=3, slots=1, confirm=(2, 2))
     for score in (0.1, 0.9, 0.5):
         name = begin_trial(engine)
         engine.evaluated(name, record(400, score))
@@ -260,7 +286,7 @@ def test_repeats_come_after_the_search_and_once(engine_of: Callable[..., Engine]
         repeats.append((engine.state.trials[job.trial].of, job.settings["seed"]))
         engine.evaluated(job.trial, record(400, 0.7))
         engine.finished(job.trial)
-        engine = engine_of(num_samples=3, slots=1, confirm=(2, 3))  # dies after each
+        engine = engine_of(num_samples=3, slots=1, confirm=(2, 2))  # dies after each
     assert repeats == [("t0001", 4), ("t0001", 5), ("t0002", 4), ("t0002", 5)]
     assert engine.done
 
@@ -324,6 +350,7 @@ def test_a_job_survives_its_journey() -> None:
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "memory"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory"),
         (RuntimeError("shapes differ"), "code"),
+        (StorageLost("cannot write x in s3://b/runs"), "storage"),
     ],
 )
 def test_failures_are_told_apart(error: Exception, kind: str) -> None:
@@ -363,22 +390,32 @@ class FakeEngine:
 def test_the_first_start_of_a_trial_is_not_taken_for_the_second() -> None:
     engine: Any = FakeEngine()
     scheduler = RungScheduler(engine)
-    old = SimpleNamespace(trial_id="t0001", status=Trial.ERROR, failure=None)
-    trials = [old]
-    scheduler.controller = SimpleNamespace(get_trials=lambda: trials)
-    scheduler.on_trial_error(None, old)  # type: ignore[arg-type]
+    old: Any = SimpleNamespace(trial_id="t0001", status=Trial.ERROR, failure=None)
+    scheduler.on_trial_add(None, old)
+    scheduler.on_trial_error(None, old)
     # Started again, it runs under the same name while Ray keeps the old one, in error.
     engine.live["t0001"] = None
-    trials.append(SimpleNamespace(trial_id="t0001", status=Trial.RUNNING, failure=None))
+    new: Any = SimpleNamespace(trial_id="t0001", status=Trial.RUNNING, failure=None)
+    scheduler.on_trial_add(None, new)
+    scheduler.on_trial_error(None, old)
     scheduler.settle()
     scheduler.settle()
     assert engine.heard == [("lost", "t0001")]
     assert not scheduler.at_rest()
-    trials[1].status = Trial.PAUSED
+    new.status = Trial.PAUSED
     assert scheduler.at_rest()
     scheduler.settle()
     scheduler.settle()
     assert engine.heard == [("lost", "t0001"), ("paused", "t0001")]
+
+
+def test_trials_that_ended_are_not_looked_at_again() -> None:
+    scheduler = RungScheduler(FakeEngine())  # type: ignore[arg-type]
+    for status in (Trial.TERMINATED, Trial.ERROR, Trial.RUNNING):
+        trial: Any = SimpleNamespace(trial_id=status, status=status, failure=None)
+        scheduler.on_trial_add(None, trial)
+    scheduler.settle()
+    assert [trial.status for trial in scheduler.going.values()] == [Trial.RUNNING]
 
 
 def test_ray_does_not_wait_for_trials_while_the_search_drains() -> None:
@@ -396,4 +433,4 @@ def test_an_actor_that_is_dead_is_nowhere() -> None:
             def remote() -> Any:
                 raise RayActorError()
 
-    assert whereabouts(Actor()) == ("", None)
+    assert whereabouts(Actor()) == ("", None, {})

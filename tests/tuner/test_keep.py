@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuner.made_up_runs import begin, close, create, evaluate
-from tuner.keep import delete, drop_states, surplus, wanted
-from tuner.ledger import Ledger
+from tests.tuner.made_up_runs import begin, close, create, evaluate, live_through
+from tuner.keep import Shelf, delete, drop_states, surplus, wanted
+from tuner.ledger import Ledger, read_events
+from tuner.run_state import CLOSING, RunState, TrialState
 
 
 @pytest.fixture
@@ -71,7 +72,9 @@ def test_surplus_is_what_closed_trials_have_on_disk_and_nobody_wants(
     still = trial(ledger, 0.8, end="")
     checkpoint(tmp_path, failed, 1)
     checkpoint(tmp_path, still, 1)
-    assert surplus(ledger.state, tmp_path, 5) == {failed: ["step-00000001"]}
+    trials = ledger.state.trials.values()
+    chosen = wanted(ledger.state, 5)
+    assert surplus(trials, chosen, Shelf(tmp_path)) == {failed: ["step-00000001"]}
 
 
 def test_deleting_takes_the_model_with_the_last_checkpoint(tmp_path: Path) -> None:
@@ -85,3 +88,22 @@ def test_deleting_takes_the_model_with_the_last_checkpoint(tmp_path: Path) -> No
     assert (place / "model").exists()
     delete(place, ["step-00000002", "step-00000009"])
     assert not (place / "model").exists()
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_it_is_enough_to_look_at_what_was_wanted_before_and_what_closed_since(
+    tmp_path: Path, keep: int
+) -> None:
+    live_through(tmp_path / "lived.jsonl", moves=400, seed=keep)
+    state = RunState()
+    kept: list[TrialState] = []
+    closed = 0
+    for event in read_events(tmp_path / "lived.jsonl"):
+        state.apply(event)
+        if event["event"] in CLOSING:
+            trials = [*kept, state.trials[event["trial"]]]
+            chosen = wanted(state, keep, trials)
+            assert chosen == wanted(state, keep)
+            kept = [trial for trial in trials if trial.id in chosen]
+            closed += 1
+    assert closed > 40

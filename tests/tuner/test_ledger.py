@@ -472,3 +472,40 @@ def test_closing_the_ledger_twice_is_harmless(ledger: Ledger) -> None:
     ledger.close()
     ledger.close()
     assert module.Ledger is Ledger
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_state_remembers_is_what_a_walk_over_its_trials_finds(
+    tmp_path: Path, seed: int
+) -> None:
+    live_through(tmp_path / "ledger.jsonl", moves=150, seed=seed)
+    state = RunState()
+    for event in read_events(tmp_path / "ledger.jsonl"):
+        state.apply(event)
+        trials = list(state.trials.values())
+        assert state.search_trials == [t for t in trials if not t.is_repeat]
+        assert state.open_trials == [t for t in trials if t.status == "open"]
+        closed = [t for t in trials if t.closed_order is not None]
+        assert list(state.closed_trials) == sorted(closed, key=lambda t: t.closed_order or 0)
+        assert (
+            state.next_number == max([-1, *(t.number for t in trials if t.number is not None)]) + 1
+        )
+        assert state.next_id == f"t{len(trials):04d}"
+        finished = [t for t in trials if t.status == "finished" and t.evaluations]
+        best = sorted(finished, key=lambda t: -max(e["score"] for e in t.evaluations))
+        assert state.ranked() == best
+        assert sum(state.counts().values()) == len(trials)
+        assert state.examples == sum(t.examples for t in trials)
+        ended = [t for t in trials if t.status in ("finished", "stopped")]
+        assert state.ended_examples == sum(t.examples for t in ended)
+        assert state.counts()["stopped"] == sum(t.status == "stopped" for t in trials)
+
+
+def test_a_run_that_goes_on_with_another_objective_ranks_by_it(ledger: Ledger) -> None:
+    begin(ledger)
+    for mood, near in [(0.9, 0.1), (0.1, 0.9)]:
+        name = create(ledger)
+        evaluate(ledger, name, 100, 0.5, mood=mood, near=near)
+        close(ledger, name, "finished")
+    begin(ledger, resumed=True, objectives=["near"])
+    assert [trial.id for trial in ledger.state.ranked()] == ["t0001", "t0000"]

@@ -74,3 +74,32 @@ def test_what_can_never_fit_is_refused(asked: dict[str, Any], message: str) -> N
 def test_one_gpu_and_a_half_is_refused() -> None:
     with pytest.raises(InputError, match="above 1 it must be a whole number"):
         share(8, 4, gpus=1.5)
+
+
+# --- clusters -----------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_grows_takes_what_is_asked_for() -> None:
+    """Nothing but a head without CPUs is there, and the autoscaler goes by what waits."""
+    asked = {"gpus": 0.5, "concurrent": 8}
+    assert share(0, 0, elastic=True, **asked) == Resources(8, 1, 0.5)
+    assert share(4, 1, elastic=True, **asked) == Resources(8, 1, 0.5)
+    assert share(2, 0, elastic=True, concurrent=8) == Resources(8, 1, 0)
+    assert share(0, 0, elastic=True, cpus=2) == Resources(MOST_ON_CPUS, 2, 0)
+    assert share(0, 0, elastic=True, gpus=1, concurrent=8, trials=3).slots == 3
+
+
+def test_what_fits_a_cluster_is_shared_out_as_on_a_machine() -> None:
+    assert share(8, 2, elastic=True, nodes=[(0, 0), (4, 1), (4, 1)]) == Resources(2, 4, 1)
+
+
+def test_a_trial_lives_on_one_node() -> None:
+    assert share(4, nodes=[(2, 0), (2, 0)], concurrent=1) == Resources(1, 2, 0)
+    assert share(6, nodes=[(4, 0), (2, 0)], concurrent=3) == Resources(3, 2, 0)
+    assert share(4, nodes=[(2, 0), (2, 0)], cpus=2) == Resources(2, 2, 0)
+    assert share(3, nodes=[(1, 0), (2, 0)], cpus=2).slots == 1
+
+
+def test_a_gpu_and_a_half_is_refused_of_machines_to_come_as_well() -> None:
+    with pytest.raises(InputError, match="above 1 it must be a whole number"):
+        share(0, 0, elastic=True, gpus=1.5)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from model.errors import InputError
 from model.tasks import load_task_set
 from tuner.disk import Need, check_disk, disk_need, human, size_of
-from tuner.ray_session import HELD, PREFIX, scratch_folder, sweep
+from tuner.ray_session import HELD, PREFIX, loopback_only, scratch_folder, sweep
 from tuner.run_folder import (
     changes,
     code_fingerprint,
@@ -134,3 +135,38 @@ def test_scratch_goes_with_its_search_and_with_the_next_after_a_crash(tmp_path: 
     with pytest.raises(RuntimeError), scratch_folder() as mine:
         raise RuntimeError
     assert not mine.exists()
+
+
+def test_scratch_that_is_written_to_while_it_goes_is_swept_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / f"{PREFIX}dying"
+    folder.mkdir()
+    (folder / HELD).touch()
+    real = Path.rmdir
+
+    def late(place: Path) -> None:  # a last line of a dying process comes in between
+        (place / "last-words").touch()
+        real(place)
+
+    monkeypatch.setattr(Path, "rmdir", late)
+    sweep(tmp_path)
+    assert folder.exists()
+    monkeypatch.undo()
+    sweep(tmp_path)
+    assert not folder.exists()
+
+
+def test_loopback_is_for_the_start_of_our_own_ray_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import ray_constants
+
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    for given in (None, "1"):
+        monkeypatch.delenv(name, raising=False)
+        if given:
+            monkeypatch.setenv(name, given)
+        before = ray_constants.ENABLE_RAY_CLUSTER
+        with loopback_only():
+            assert os.environ[name] == "0" and not ray_constants.ENABLE_RAY_CLUSTER
+        assert os.environ.get(name) == given
+        assert ray_constants.ENABLE_RAY_CLUSTER == before

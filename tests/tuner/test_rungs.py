@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from model.errors import InputError
 from tests.tuner.made_up_runs import begin, create, evaluate, live_through
 from tuner.ledger import Ledger
-from tuner.rungs import Decision, Rungs, reports_of
-
-Report = tuple[str, int, float]
+from tuner.rungs import Decision, Report, Rungs, reports_of
 
 scores = st.floats(0, 1) | st.sampled_from([0.25, 0.5, math.nan, math.inf])
 reports = st.lists(
-    st.tuples(st.sampled_from([f"t{i:04d}" for i in range(8)]), st.integers(1, 3000), scores),
+    st.tuples(
+        st.sampled_from([f"t{i:04d}" for i in range(12)]),
+        st.integers(1, 3000),
+        scores,
+        st.sampled_from([0.0, 0.02, 0.2]),
+    ),
     max_size=60,
 )
 
@@ -44,11 +47,24 @@ def test_settings_that_make_no_sense_are_all_named() -> None:
 
 def test_the_best_of_each_three_go_on() -> None:
     rungs = Rungs(100, 1000, 3)
-    scored = [0.5, 0.4, 0.3, 0.6, 0.1, 0.45, 0.55]
+    scored = [0.5, 0.4, 0.3, 0.6, 0.1, 0.45, 0.55, 0.2]
     stops = [rungs.report(f"t{i}", 100, score).stop for i, score in enumerate(scored)]
-    # By hand: two go free; 0.3 is last of 3 (1 goes on), 0.6 first of 4 (2 go on), 0.1 last of
-    # 5 (2), 0.45 third of 6 (2), 0.55 second of 7 (3).
-    assert stops == [False, False, True, False, True, True, False]
+    # By hand: five go free; 0.45 is third of 6 (2 go on), 0.55 second of 7 (3), 0.2 seventh of
+    # 8 (3).
+    assert stops == [*[False] * 5, True, False, True]
+
+
+def test_what_may_be_as_good_as_the_mark_goes_on() -> None:
+    def stops(score: float, noise: float) -> bool:
+        rungs = Rungs(100, 1000, 2)
+        for i, other in enumerate((0.7, 0.6, 0.5)):
+            rungs.report(f"t{i}", 100, other, 0.01)
+        return rungs.report("new", 100, score, noise).stop  # the mark is 0.6
+
+    assert stops(0.58, 0.01)
+    assert not stops(0.58, 0.021)
+    assert not stops(0.6, 0.0)
+    assert stops(0.599, 0.0)
 
 
 def test_a_report_between_rungs_counts_at_those_below_it() -> None:
@@ -57,6 +73,7 @@ def test_a_report_between_rungs_counts_at_those_below_it() -> None:
     decision = rungs.report("b", 4999, 0.4)
     assert decision.rung == 4000
     assert [len(rungs.passed[level]) for level in rungs.levels] == [2, 1, 1, 0, 0]
+    rungs.report("d", 1000, 0.6)
     assert not rungs.report("c", 999, 0.1).stop
     assert rungs.report("c", 1500, 0.1).stop
 
@@ -75,12 +92,12 @@ def test_a_trial_at_its_end_is_not_stopped() -> None:
 
 
 def test_the_reason_says_where_and_by_how_much() -> None:
-    rungs = Rungs(1000, 9000, 3)
-    rungs.report("a", 1000, 0.7)
-    rungs.report("b", 1000, 0.6)
-    assert rungs.report("c", 1050, 0.5).reason == (
-        "score 0.5000 at 1,050 examples is number 3 of 3 at the rung of 1,000; "
-        "the best 1 go on (from 0.7000)"
+    rungs = Rungs(1000, 9000, 2)
+    for name, score in (("a", 0.7), ("b", 0.65), ("c", 0.4)):
+        rungs.report(name, 1000, score)
+    assert rungs.report("d", 1050, 0.5, 0.02).reason == (
+        "score 0.5000 give or take 0.0200 at 1,050 examples is number 3 of 4 at the rung of "
+        "1,000; the best 2 go on (from 0.6500)"
     )
 
 
@@ -94,13 +111,13 @@ def test_what_is_no_number_leaves_no_mark(score: float) -> None:
 @given(reports)
 def test_the_best_so_far_is_never_stopped(reports: list[Report]) -> None:
     rungs = Rungs(100, 2500, 3)
-    for trial, examples, score in reports:
-        decision = rungs.report(trial, examples, score)
+    for trial, examples, score, noise in reports:
+        decision = rungs.report(trial, examples, score, noise)
         if decision.stop:
             assert decision.rung is not None
             others = rungs.passed[decision.rung].values()
-            assert score < max(others) and len(others) >= 3
-            above = sum(other > score for other in others)
+            assert score < max(others) and len(others) >= 6
+            above = sum(other > score + noise for other in others)
             assert above >= math.ceil(len(others) / 3)
 
 
@@ -108,8 +125,8 @@ def test_the_best_so_far_is_never_stopped(reports: list[Report]) -> None:
 def test_a_trial_counts_once_at_a_rung_and_by_its_first_report(reports: list[Report]) -> None:
     rungs = Rungs(100, 2500, 3)
     first: dict[tuple[int, str], float] = {}
-    for trial, examples, score in reports:
-        rungs.report(trial, examples, score)
+    for trial, examples, score, noise in reports:
+        rungs.report(trial, examples, score, noise)
         if math.isfinite(score):
             for level in (100, 300, 900):
                 if examples >= level:
@@ -146,4 +163,14 @@ def test_repeats_are_not_judged_and_objectives_are_averaged(tmp_path: Path) -> N
         evaluate(ledger, create(ledger), 100, 0.9, mood=0.2, near=0.6)
         repeat = create(ledger, number=None, origin="confirm", of="t0000")
         evaluate(ledger, repeat, 100, 0.9, mood=1.0, near=1.0)
-    assert reports_of(ledger.state) == [("t0000", 100, 0.4)]
+    assert reports_of(ledger.state) == [("t0000", 100, 0.4, 0.0)]
+
+
+def test_the_noise_is_half_of_the_objectives_interval() -> None:
+    from tuner.run_state import noise_of
+
+    event = {"interval": [0.4, 0.5], "tasks": {"mood": {"interval": [0.1, 0.5]}, "near": {}}}
+    assert noise_of(event, ["overall"]) == pytest.approx(0.05)
+    assert noise_of(event, ["mood"]) == pytest.approx(0.2)
+    assert noise_of(event, ["mood", "near"]) == pytest.approx(0.1)
+    assert noise_of({}, ["overall"]) == 0

@@ -62,9 +62,11 @@ def scratch_folders() -> set[Path]:
 def searched(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A search with early stopping, repeats, and more trials than checkpoints to keep."""
     storage = tmp_path_factory.mktemp("searched")
-    return run_search(
-        **settings(storage_path=storage, num_samples=12, keep=2, confirm=(2, 3), grace_examples=120)
-    )
+    asked = {"num_samples": 12, "keep": 2, "confirm": (2, 2), "grace_examples": 120}
+    with pytest.MonkeyPatch.context() as patch:
+        # The tiny encoder learns nothing, so with dev's noise counted nobody would be hopeless.
+        patch.setattr("tuner.engine.noise_of", lambda *given: 0.0)
+        return run_search(**settings(storage_path=storage, **asked))
 
 
 @pytest.mark.slow
@@ -104,6 +106,21 @@ def test_importance_takes_lists_in_its_stride(searched: Any, evaluator: Any) -> 
 
 
 @pytest.mark.slow
+def test_tensorboard_was_told_everything_while_it_happened(searched: Any, tmp_path: Path) -> None:
+    from tuner.event_files import HISTORY, PICTURES, files_in
+    from tuner.space import load_space
+    from tuner.tensorboard import Board
+
+    Board(tmp_path, load_space(str(searched.folder / "space.yaml"))).replay(events(searched.folder))
+    for trial in searched.state.trials.values():
+        place = searched.folder / "trials" / trial.id
+        (live,), (anew,) = files_in(place, HISTORY), files_in(tmp_path / "trials" / trial.id)
+        assert live.read_bytes() == anew.read_bytes()
+        assert bool(files_in(place, PICTURES)) == (trial.status == "finished")
+    assert (searched.folder / "board" / "embeddings" / "projector_config.pbtxt").exists()
+
+
+@pytest.mark.slow
 def test_only_the_best_checkpoints_stay_and_without_their_states(searched: Any) -> None:
     from tuner.keep import wanted
 
@@ -131,7 +148,7 @@ def test_only_the_best_checkpoints_stay_and_without_their_states(searched: Any) 
 @pytest.mark.slow
 def test_the_best_are_run_again_outside_the_study(searched: Any) -> None:
     repeats = searched.state.repeats
-    assert len(repeats) == 2 * 2  # two seeds besides the search's own
+    assert len(repeats) == 2 * 2
     assert {trial.seed for trial in repeats} == {1, 2}
     assert all(trial.status == "finished" and trial.number is None for trial in repeats)
     originals = {trial.of for trial in repeats}
@@ -154,6 +171,7 @@ def test_actors_serve_one_trial_after_the_other(searched: Any) -> None:
 @pytest.mark.slow
 def test_nothing_in_the_folder_is_pickled(searched: Any) -> None:
     kinds = {".yaml", ".jsonl", ".journal", ".json", ".safetensors", ".parquet", ".lock", ""}
+    kinds |= {".history", ".pictures", ".bytes", ".tsv", ".pbtxt"}  # TensorBoard's
     for file in searched.folder.rglob("*"):
         if file.is_file():
             assert file.suffix in kinds, file
@@ -227,7 +245,7 @@ def test_resume_names_what_changed(
     assert "torch was 1.0 and is" in refused()
     assert main([*again, "--force"]) == 0
     space = storage / "default" / "space.yaml"
-    space.write_text(space.read_text().replace("- 0.001", "- 0.002"))
+    space.write_text(space.read_text().replace("- 0.0005", "- 0.0006"))
     assert "the search space changed" in refused()
     run.write_text("asked: 3\n")
     assert "is this the folder of a run?" in refused()
@@ -304,6 +322,30 @@ def test_the_time_budget_drains_and_ends_well(
 
 
 @pytest.mark.slow
+def test_a_search_ends_in_a_soup_and_outlives_one_that_fails(
+    ray: None, storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*args: Any, **options: Any) -> Any:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tuner.cook.cook", full)
+        result = run_search(**settings(storage_path=storage, soup=True))
+    assert result.complete and result.soup is None
+    said = capsys.readouterr().err
+    assert "no soup: OSError: no space left; to try again: python -m tuner.soup" in said
+    flags = ["--resume", "--name", "default", "--storage-path", str(storage), "--quiet"]
+    assert main(flags) == 0
+    said = capsys.readouterr().out
+    assert "best trials" in said and "greedy soup" in said and "take the" in said
+    assert (result.folder / "soup" / "soup.json").exists()
+    before = (result.folder / "soup" / "soup.json").read_bytes()
+    assert main([*flags, "--no-soup"]) == 0
+    assert "greedy soup" not in capsys.readouterr().out
+    assert (result.folder / "soup" / "soup.json").read_bytes() == before
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["random", "gp", "nsga2", "cmaes"])
 def test_every_sampler_searches(ray: None, storage: Path, sampler: str) -> None:
     if sampler == "cmaes":
@@ -374,7 +416,7 @@ BAD = {
     "--objectives sentiment,sentiment": "name each one once",
     "--objectives overall,sentiment --sampler cmaes": "takes one objective",
     "--confirm 3": "'3' is not NxS",
-    "--confirm 3x1": "repeats nothing",
+    "--confirm 3x0": "'3x0' is not NxS",
     "--time-budget-s 0": "--time-budget-s is 0; it must be above 0",
     "--time-budget-s nan": "--time-budget-s is nan",
     "--max-concurrent-trials 0": "--max-concurrent-trials is 0; it must be at least 1",

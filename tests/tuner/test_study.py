@@ -30,8 +30,9 @@ from tests.tuner.made_up_runs import (
 )
 from tuner import study as module
 from tuner.ledger import Ledger, RunState, read_events
-from tuner.study import SAMPLERS, freeze, make_sampler, rebuild_study, seed_for, suggest_next
+from tuner.study import SAMPLERS, freeze, make_sampler, rebuild_study, seed_for
 from tuner.study_file import StudyFile
+from tuner.suggest import suggest_next
 
 SPACE = FakeSpace()
 AVAILABLE = [name for name in SAMPLERS if name != "cmaes" or find_spec("cmaes")]
@@ -373,6 +374,21 @@ def test_the_file_is_open_to_optuna_while_it_grows(tmp_path: Path, ledger: Ledge
     file.update(ledger.state.trials[trial])
     file.update(ledger.state.trials[trial])  # again: nothing to do
     assert reader.best_value == 0.5
+
+
+def test_a_file_that_goes_while_it_is_fed_is_made_anew(tmp_path: Path, ledger: Ledger) -> None:
+    path = tmp_path / "study.journal"
+    said: list[str] = []
+    file = StudyFile(path, ledger.state, SPACE, said.append)
+    file.update(ledger.state.trials[create(ledger)])
+    path.unlink()
+    trial = ledger.state.trials[create(ledger)]
+    file.update(trial)
+    for examples in (100, 200):
+        evaluate(ledger, trial.id, examples, 0.5)
+        file.update(trial)
+    assert seen(load(path).trials) == seen(rebuild_study(ledger.state, SPACE).trials)
+    assert len(said) == 1
 
 
 def test_another_process_reads_the_file_with_optuna_alone(tmp_path: Path) -> None:

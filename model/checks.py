@@ -1,10 +1,10 @@
-"""Settings that are each right and do not go together."""
+"""Settings that are each right and do not go together, or of which one makes another idle."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from model.schedules import JOINT
+from model.schedules import JOINT, STAGED
 from model.settings import RunConfig
 from model.tasks import LOSSES, Task, TaskSet
 
@@ -108,3 +108,27 @@ def _budget(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
         keys = ("batch.accumulate", "batch.sizes")
         text = f"parts of a batch of {smallest} would be empty; set at most {smallest}"
         yield keys, f"'{keys[0]}' is {config.batch.accumulate}: {text}"
+
+
+def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
+    """Settings changed from their defaults that nothing will read, and why.
+
+    No faults: a search space offers them beside the choices that do read them.
+    """
+    variant, schedule = config.smart.variant, config.schedule.name
+    two = any(task.kind == "binary" and config.logits_of(task) == 2 for task in tasks)
+    by_variant, by_schedule = f"smart.variant is {variant}", f"schedule.name is {schedule}"
+    idle = [
+        (variant == "published", ("smart.radius",), by_variant),
+        (variant != "published", ("smart.epsilon", "smart.noise", "smart.step_size"), by_variant),
+        (variant != "ball", ("smart.start", "smart.stride"), by_variant),
+        (variant == "random", ("smart.steps",), by_variant),
+        (schedule not in ("sequential", "epoch_round_robin"), ("schedule.order",), by_schedule),
+        (schedule not in STAGED, ("schedule.first", "schedule.first_epochs"), by_schedule),
+        (not two, ("head.binary_logits",), "no binary task is left to two logits"),
+    ]
+    now, default = config.to_flat(), RunConfig().to_flat()
+    for holds, keys, why in idle:
+        for key in keys:
+            if holds and now[key] != default[key]:
+                yield key, why

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
 
 from model import __version__
-from model.config import Layer, load_preset, parse_assignments, parse_layers, preset_names
+from model.checks import unread
+from model.config import Layer, flatten, load_preset, parse_assignments, parse_layers, preset_names
 from model.config import read_settings as read_layer
 from model.errors import InputError
 from model.files import read_yaml
 from model.settings import RunConfig
 from model.tasks import TaskSet, load_task_set, shipped
 from model.train import train
+
+if TYPE_CHECKING:
+    from model.console import Console
 
 EXAMPLES = """
 examples:
@@ -64,25 +71,54 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    except (OSError, RuntimeError) as error:  # a full disk, no memory, a loss that is not a number
-        print(f"the run failed: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
+    except Exception as error:
+        if not is_mishap(error):
+            raise
+        print(f"the run failed: {error}", file=sys.stderr)
+        return 1
+
+
+def is_mishap(error: Exception) -> bool:
+    """A full disk, no memory, a loss that is not a number. Anything else is a bug, and shows."""
+    from torch import OutOfMemoryError
+
+    from model.step import TrainingDiverged
+
+    if isinstance(error, OSError | MemoryError | OutOfMemoryError | TrainingDiverged):
+        return True
+    return "can't allocate memory" in str(error)  # torch on the CPU: a plain RuntimeError
 
 
 def run(arguments: argparse.Namespace) -> int:
     from model.console import Console
+    from model.run_lock import check_folder
+
+    console = Console(quiet=arguments.quiet)
+    if arguments.resume:
+        wanted = resumed(arguments)
+        if (wanted.out / "summary.json").is_file():
+            print(f"{wanted.out} is already finished; its model is in {wanted.out / 'model'}")
+            return 0
+    else:
+        wanted = asked(arguments, console.warn)
+    if arguments.out is not None:
+        check_folder(wanted.out, resume=arguments.resume)
+        return work(arguments, wanted, console)
+    try:
+        return work(arguments, wanted, console)
+    finally:
+        drop_if_empty(wanted.out)  # made here, and the run was refused
+
+
+def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int:
     from model.suits import caution
 
-    tasks, data, config, out = resumed(arguments) if arguments.resume else asked(arguments)
-    summary = out / "summary.json"
-    if arguments.resume and summary.is_file():
-        print(f"{out} is already finished; its model is in {out / 'model'}")
-        return 0
+    tasks, data, config, out = wanted
+    summary, go_on = out / "summary.json", f"go on with: python -m model.train --resume --out {out}"
     stop = StopSignal()
-    console = Console(quiet=arguments.quiet)
     console.say(f"{tasks.name} on {config.encoder.name} -> {out}")
     records = train(
         config,
@@ -95,11 +131,17 @@ def run(arguments: argparse.Namespace) -> int:
         warn=console.warn,
         watch=console.step,
     )
-    for record in records:
-        console.evaluation(record)
+    try:
+        for record in records:
+            console.evaluation(record)
+    except KeyboardInterrupt:
+        if not (out / "config.yaml").is_file():  # nothing to go on with
+            raise
+        console.warn(f"interrupted; {go_on}")
+        return 128 + signal.SIGINT
     console.clear()
     if not summary.is_file():
-        console.warn(f"stopped; go on with: python -m model.train --resume --out {out}")
+        console.warn(f"stopped; {go_on}")
         return 128 + (stop.number or signal.SIGINT)
     console.result(json.loads(summary.read_text(encoding="utf-8")), out)
     if careful := caution(config.encoder.name, tasks):
@@ -107,7 +149,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def asked(arguments: argparse.Namespace) -> tuple[TaskSet, Path | None, RunConfig, Path]:
+class Wanted(NamedTuple):
+    tasks: TaskSet
+    data: Path | None
+    config: RunConfig
+    out: Path
+
+
+def asked(arguments: argparse.Namespace, warn: Callable[[str], None]) -> Wanted:
     """What the flags describe. All faults in the settings of all places come at once."""
     layers = []
     if arguments.preset:
@@ -120,11 +169,17 @@ def asked(arguments: argparse.Namespace) -> tuple[TaskSet, Path | None, RunConfi
     layers.append(Layer({k: v for k, v in flags.items() if v is not None}, "command line"))
     layers.append(Layer(parse_assignments(arguments.set or []), "--set"))
     config = parse_layers(layers, tasks)
-    data = arguments.data.absolute() if arguments.data else None
-    return tasks, data, config, arguments.out or free_folder(tasks.name)
+    own = {key for layer in layers[bool(arguments.preset) :] for key in flatten(layer.settings)}
+    for key, why in unread(config, tasks):
+        if key in own:
+            warn(f"{key} has no effect: {why}")
+    kept = [layer.data for layer in layers if layer.data]
+    data = arguments.data or (Path(kept[-1]) if kept else None)
+    out = arguments.out or free_folder(tasks.name)
+    return Wanted(tasks, data and data.absolute(), config, out)
 
 
-def resumed(arguments: argparse.Namespace) -> tuple[TaskSet, Path | None, RunConfig, Path]:
+def resumed(arguments: argparse.Namespace) -> Wanted:
     """What the run's own folder describes."""
     if arguments.out is None:
         raise InputError("--resume", ["name the run's folder with --out"])
@@ -139,14 +194,29 @@ def resumed(arguments: argparse.Namespace) -> tuple[TaskSet, Path | None, RunCon
     tasks = load_task_set(document.data["tasks"])
     layer = Layer(document.data.get("settings") or {}, str(path), document, ("settings",))
     data = document.data.get("data")
-    return tasks, Path(data) if data else None, parse_layers([layer], tasks), arguments.out
+    config = parse_layers([layer], tasks)
+    return Wanted(tasks, Path(data) if data else None, config, arguments.out)
 
 
 def free_folder(name: str) -> Path:
-    number = 1
-    while (folder := Path("runs") / f"{name}-{number:03d}").exists():
-        number += 1
+    """The next number's, made at once: two runs that start together must not both take it."""
+    for number in count(1):
+        folder = Path("runs") / f"{name}-{number:03d}"
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            if not folder.parent.is_dir():  # a file called runs
+                raise
     return folder
+
+
+def drop_if_empty(folder: Path) -> None:
+    for place in (folder, folder.parent):
+        try:
+            place.rmdir()
+        except OSError:  # it is in use
+            break
 
 
 class StopSignal:
@@ -161,6 +231,9 @@ class StopSignal:
         if self.number is not None:
             raise KeyboardInterrupt
         self.number = number
+        # Not print: the signal may have come in the middle of one.
+        start = "\n" if os.isatty(2) else ""  # below the line that updates in place
+        os.write(2, f"{start}stopping after this step; Ctrl-C again stops at once\n".encode())
 
     def asked(self) -> bool:
         return self.number is not None

@@ -28,7 +28,7 @@ __all__ += [
     "parse_settings",
     "preset_names",
 ]
-__all__ += ["read_config", "read_settings", "with_settings"]
+__all__ += ["read_settings", "with_settings"]
 
 FRAME = ("about", "tasks", "settings", "data", "stockpot")  # the last two: a run's config.yaml
 PRESETS = Path(__file__).parent / "presets"
@@ -44,6 +44,7 @@ class Layer:
     under: tuple[str, ...] = ()  # the keys of the document above the settings
     about: str = ""
     tasks: str | None = None
+    data: str | None = None
 
     def place(self, path: Sequence[str]) -> str:
         return self.document.at(*self.under, *path) if self.document else ""
@@ -79,10 +80,6 @@ def with_settings(
     return parse_layers([Layer(config.to_flat()), Layer(changes, where)], tasks)
 
 
-def read_config(path: str | Path, tasks: TaskSet) -> RunConfig:
-    return parse_layers([read_settings(path)], tasks)
-
-
 def read_settings(path: str | Path) -> Layer:
     """A file of settings, plain or under `settings:` with `about:` and `tasks:` beside it."""
     document = read_yaml(Path(path))
@@ -103,7 +100,8 @@ def read_settings(path: str | Path) -> Layer:
     if faults:
         raise InputError(str(path), faults)
     about, settings = data.get("about") or "", data["settings"] or {}
-    return Layer(settings, str(path), document, ("settings",), about, data.get("tasks"))
+    frame = (about, data.get("tasks"), data.get("data"))
+    return Layer(settings, str(path), document, ("settings",), *frame)
 
 
 def preset_names() -> list[str]:

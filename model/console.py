@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -28,7 +29,7 @@ class Console:
         self.quiet = quiet
         self.live = sys.stdout.isatty() and not quiet
         self.shown = 0.0
-        self.began: tuple[float, int] | None = None  # when, and after how many steps
+        self.began: tuple[str, float, int] | None = None  # stage, when, after how many steps
         self.best: float | None = None
 
     def say(self, line: str) -> None:
@@ -47,13 +48,14 @@ class Console:
     def step(self, progress: Progress, steps: int) -> None:
         """After every optimiser step."""
         now = time.monotonic()
-        if self.began is None:
-            self.began = (now, progress.step)
+        if self.began is None or self.began[0] != progress.stage:
+            self.began = (progress.stage, now, progress.step)  # each stage counts its own steps
         if not self.live or now - self.shown < REFRESH:
             return
         self.shown = now
-        done = progress.step - self.began[1]
-        left = (now - self.began[0]) / done * (steps - progress.step) if done else None
+        _, since, before = self.began
+        done = progress.step - before
+        left = (now - since) / done * (steps - progress.step) if done else None
         meter = progress.meter
         losses = "  ".join(
             f"{task} {total / meter.counts[task]:.3f}" for task, total in meter.losses.items()
@@ -63,11 +65,14 @@ class Console:
             f"{100 * progress.step / steps:3.0f} %",
             f"step {progress.step}/{steps}",
             f"{meter.examples / meter.seconds:.0f} examples/s" if meter.seconds else "",
-            f"loss {losses}" if losses else "",
             f"best {short(self.best)}" if self.best is not None else "",
             f"{clock(left)} left" if left is not None else "",
+            f"loss {losses}" if losses else "",  # the longest, so that it is what is cut
         ]
-        print("\r\x1b[K" + "  ".join(part for part in parts if part), end="", flush=True)
+        line = "  ".join(part for part in parts if part)
+        # A line that wraps could not be written over.
+        line = line[: shutil.get_terminal_size().columns - 1]
+        print(f"\r\x1b[K{line}", end="", flush=True)
 
     def evaluation(self, record: Record) -> None:
         is_best = "overall" in record["best"]

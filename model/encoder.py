@@ -187,6 +187,11 @@ def choose_trained(encoder: nn.Module, *, frozen: bool, layers: Sequence[int] | 
         stack[layer].requires_grad_(True)
 
 
+def has_pooler(encoder: nn.Module) -> bool:
+    """DistilBERT and ELECTRA, for two, have none."""
+    return getattr(encoder, "pooler", None) is not None
+
+
 def pool(pooling: str, output: Any, attention_mask: Tensor) -> Tensor:
     """One vector per sequence out of the encoder's output."""
     hidden: Tensor = output.last_hidden_state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 from model.secrets import redact
 
@@ -27,9 +27,11 @@ class InputError(ValueError):
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """The tail of an error about an unknown name: the nearest known one, or all of them."""
+    """The tail of an error about an unknown name: the nearest known ones, or all of them."""
     names = sorted(known)
-    close = get_close_matches(word, names, n=1)
-    if close:
-        return f"did you mean '{close[0]}'?"
+    close = get_close_matches(word, names, n=max(1, len(names)))
+    nearness = [SequenceMatcher(None, name, word).ratio() for name in close]
+    nearest = [f"'{name}'" for name, how in zip(close, nearness, strict=True) if how == nearness[0]]
+    if nearest:
+        return f"did you mean {' or '.join(sorted(nearest))}?"
     return f"known: {', '.join(names)}" if names else "none are known"

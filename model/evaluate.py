@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,22 +125,25 @@ def write_predictions(path: Path, table: pa.Table) -> None:
 
 
 def rows_from_texts(
-    task: TaskSpec, texts: Sequence[str] | Sequence[tuple[str, str]], tokenizer: Any
+    task: TaskSpec, texts: Iterable[str] | Iterable[tuple[str, str]], tokenizer: Any
 ) -> Tokens:
     """Sentences, or pairs of them, prepared as the task's own rows were."""
     if isinstance(texts, str):  # it would be taken for a list of letters
         raise InputError("texts", ["is one string; give a list, even of one"])
+    items: list[Any] = list(texts)  # an iterator would be used up by the checks
     faults = []
-    for number, text in enumerate(texts, start=1):
+    for number, text in enumerate(items, start=1):
         if task.pair and not _is_pair(text):
             faults.append(f"item {number}: '{task.name}' takes pairs; give (first, second)")
         elif not task.pair and not isinstance(text, str):
             faults.append(f"item {number}: '{task.name}' takes single sentences; give a string")
+        elif _is_broken(text):
+            faults.append(f"item {number}: holds half of a surrogate pair, which is no text")
     if faults:
         raise InputError("texts", faults[:10])
     clean = CLEAN[task.clean]
-    firsts = [clean(text[0] if task.pair else str(text)) for text in texts]
-    seconds = [clean(text[1]) for text in texts] if task.pair else None
+    firsts = [clean(text[0] if task.pair else str(text)) for text in items]
+    seconds = [clean(text[1]) for text in items] if task.pair else None
     return encode_texts(firsts, seconds, tokenizer)
 
 
@@ -148,3 +151,12 @@ def _is_pair(text: Any) -> bool:
     return (
         isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(t, str) for t in text)
     )
+
+
+def _is_broken(text: Any) -> bool:
+    """Python's strings may hold what UTF-8, and so the tokenizer, cannot."""
+    try:
+        "".join(text).encode()
+    except UnicodeEncodeError:
+        return True
+    return False

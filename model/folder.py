@@ -11,7 +11,7 @@ stockpot.json                                        what the model is made of
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ class TextModel:
         return self.model.tasks
 
     def predict(
-        self, task: str, texts: Sequence[str] | Sequence[tuple[str, str]], *, batch_size: int = 64
+        self, task: str, texts: Iterable[str] | Iterable[tuple[str, str]], *, batch_size: int = 64
     ) -> list[Answer]:
         """An answer per sentence, or per pair of sentences for a pair task, in order."""
         from model.evaluate import outputs_of, rows_from_texts
@@ -116,5 +116,8 @@ class TextModel:
 
 def load_model(folder: str | Path, device: str = "cpu") -> TextModel:
     """Load a model folder (a run's `model`, or a soup) for predictions."""
+    from model.prepare import find_device  # which reads model folders itself
+
+    place = find_device(device)
     model, tokenizer = read_model(Path(folder))
-    return TextModel(model.to(device), tokenizer)
+    return TextModel(model.to(place), tokenizer)

@@ -14,7 +14,10 @@ from torch import nn
 
 from model.data.batches import Assembler, TaskStream
 from model.encoder import (
+    MINILM,
+    TINY,
     choose_trained,
+    has_pooler,
     hidden_dropout,
     layers_of,
     load_encoder,
@@ -97,6 +100,7 @@ def prepare(
     assembler = Assembler.of(tokenizer, config.encoder.max_length)
     model = build_model(config, tasks, encoder)
     check_layers(config, model)
+    check_pooler(config, model)
     inputs = warm.keep(
         "inputs",
         inputs_key(config, tasks, data),
@@ -164,6 +168,17 @@ def check_layers(config: RunConfig, model: MultitaskModel) -> None:
         raise InputError("settings", faults)
 
 
+def check_pooler(config: RunConfig, model: MultitaskModel) -> None:
+    simcse = config.pretrain.simcse
+    asked = {"encoder.pooling": config.encoder.pooling}
+    if simcse.epochs > 0:
+        asked["pretrain.simcse.pooling"] = simcse.pooling
+    without = "this encoder has no pooler; choose cls or mean"
+    faults = [f"{key}: {without}" for key, pooling in asked.items() if pooling == "pooler"]
+    if faults and not has_pooler(model.encoder):
+        raise InputError("settings", faults)
+
+
 def bfloat16_on(precision: str, device: torch.device) -> bool:
     if precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -177,7 +192,7 @@ def bfloat16_on(precision: str, device: torch.device) -> bool:
 def fill_in(config: RunConfig) -> RunConfig:
     """What the run leaves to the encoder, and paths that hold wherever it is resumed from."""
     name = config.encoder.name
-    if Path(name).is_dir():
+    if name not in (MINILM, TINY) and Path(name).is_dir():
         name = str(Path(name).absolute())
     fit = suits(name)
     pooling = fit.pooling if config.encoder.pooling == "auto" else config.encoder.pooling

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,6 +36,7 @@ from model.progress import Meter, Progress, Record
 from model.schedules import Round
 from model.simcse import simcse_loss
 from model.step import Stepper, StepReport, draw_seed
+from model.tasks import describe_task, task_changes
 
 SIMCSE, TASKS = "simcse", "tasks"
 COPY = "copy."  # the momentum copy's tensors in a checkpoint
@@ -128,11 +130,10 @@ class Run:
         saved = load_latest(self.checkpoints, self.warn)
         if saved is None:
             return False
-        if (here := machine()) != (there := saved.state.get("machine")):
+        if (here := machine(self.prepared.device)) != (there := saved.state.get("machine")):
             self.warn(f"going on with {here} where it was {there}: the last digits may differ")
-        if saved.state["fingerprint"] != self.prepared.inputs.fingerprint:
-            fault = "the data are not those that this run began with; put them back as they were"
-            raise InputError(str(self.out), [fault])
+        if faults := self._changes(saved.state):
+            raise InputError(str(self.out), faults)
         self.progress = Progress.from_dict(saved.state["progress"])
         before, _ = read_model(saved.folder / "model")
         self.model.load_state_dict(before.state_dict())
@@ -143,6 +144,20 @@ class Run:
             kept = {n.removeprefix(COPY): t for n, t in saved.tensors.items() if n.startswith(COPY)}
             self.stepper.copy.load_state_dict(kept)
         return True
+
+    def _changes(self, before: dict[str, Any]) -> list[str]:
+        """Why a state cannot be gone on with: its tasks or its data were others."""
+        back = "put it back as it was, or start a new run"
+        faults = [
+            f"the task file changed: {change}; {back}"
+            for change in task_changes(before.get("tasks") or {}, self._described_tasks())
+        ]
+        if not faults and before["fingerprint"] != self.prepared.inputs.fingerprint:
+            faults = ["the data are not those that this run began with; put them back as they were"]
+        return faults
+
+    def _described_tasks(self) -> dict[str, Any]:
+        return {task.name: describe_task(task) for task in self.prepared.tasks}
 
     def save(self) -> str:
         """Save all that resuming needs; the checkpoint's name."""
@@ -159,7 +174,8 @@ class Run:
             tensors=tensors,
             state={
                 "fingerprint": self.prepared.inputs.fingerprint,
-                "machine": machine(),
+                "tasks": self._described_tasks(),
+                "machine": machine(self.prepared.device),
                 "progress": asdict(self.progress),
             },
         )
@@ -347,11 +363,11 @@ class Run:
         write_whole(self.out / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
-def machine() -> str:
+def machine(device: torch.device) -> str:
     """What decides the last digits of a sum: threads add up in another order."""
     threads = torch.get_num_threads()
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    return f"{threads} thread{'s' if threads != 1 else ''} on {device}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return f"{threads} thread{'s' if threads != 1 else ''} on {name}"
 
 
 def _mean(total: float | None, count: float | None) -> float | None:

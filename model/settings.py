@@ -155,15 +155,20 @@ class SmartSettings:
     noise: Annotated[float | None, Above(0), "published: size of the start; null: 1e-5"] = None
     step_size: Annotated[float | None, Above(0), "published: ascent step; null: 1e-3"] = None
     start: Annotated[
-        float | None, Above(0), AtMost(1), "ball: size of the start, as a share of the radius"
+        float | None,
+        Above(0),
+        AtMost(1),
+        "ball: size of the start, as a share of the radius; null: .5",
     ] = None
     stride: Annotated[
-        float | None, Above(0), "ball: ascent step, as a share of the radius; null: what suits"
+        float | None,
+        Above(0),
+        "ball: ascent step, as a share of the radius; null: 1, or .5 with several steps",
     ] = None
     steps: Annotated[int, AtLeast(1), "ascent steps"] = 1
     norm: Annotated[Literal["inf", "l2"], "of a token's perturbation"] = "inf"
     tasks: Annotated[tuple[str, ...] | None, NAMES_TASKS, "tasks it applies to; null: all"] = None
-    every: Annotated[int, AtLeast(1), "only every k-th step, scaled by k"] = 1
+    every: Annotated[int, AtLeast(1), "only every k-th batch of a task, scaled by k"] = 1
     bregman: Annotated[float, AtLeast(0), "mu of the Bregman proximal term; 0 turns it off"] = 0.0
     momentum: Annotated[float, AtLeast(0), Below(1), "of the copy that mu holds on to"] = 0.99
 

@@ -24,7 +24,7 @@ in place of `files`; format `sample` needs neither. Text files without a header 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -139,6 +139,35 @@ def parse_task_set(document: Document) -> TaskSet:
     if top.faults:
         raise InputError(str(document.path), top.faults)
     return TaskSet(document.path.stem, about or "", tuple(good))
+
+
+def describe_task(task: Task) -> dict[str, Any]:
+    """All that decides what is trained and scored, beside the rows: plain values, for JSON."""
+    return {
+        "kind": task.kind,
+        "classes": task.classes,
+        "range": [task.low, task.high],
+        "pair": task.pair,
+        "loss": task.loss,
+        "metric": task.metric,
+        "weight": task.weight,
+        "clean": task.source.clean,
+    }
+
+
+def task_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between described tasks, in words; none where nothing was noted before."""
+    if not before or list(before.items()) == list(now.items()):
+        return []
+    found = [f"'{name}' is gone" for name in before if name not in now]
+    found += [f"'{name}' is new" for name in now if name not in before]
+    found += [
+        f"{name}: {key} was {show(old.get(key))} and is {show(value)}"
+        for name, old in before.items()
+        for key, value in now.get(name, {}).items()
+        if old.get(key) != value
+    ]
+    return found or [f"the tasks stood in another order ({', '.join(before)})"]
 
 
 def _task(tasks: Part, name: Any) -> Task | None:

@@ -61,6 +61,7 @@ def train(
     check_folder(out, resume=resume)
     prepared = prepare(config, tasks, data=data, device=device, warn=warn, warm=warm)
     with hold(out):
+        check_folder(out, resume=resume)  # again: another run may have come and gone meanwhile
         run = Run(prepared, out, data, warn)
         if not (resume and run.restore()):
             run.start_fresh()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.data.delimited import missing_column
+from model.data.delimited import missing_column, wanted_columns
 from model.data.rows import SCHEMA, RawRow
 from model.errors import InputError
 from model.tasks import Source
@@ -71,7 +71,7 @@ def records_of(
     where: str, table: pa.Table, source: Source, labelled: bool, names: list[str] | None = None
 ) -> Iterator[RawRow]:
     header = names or table.column_names
-    wanted = [*source.text, *([source.label] if labelled else [])]
+    wanted = wanted_columns(source, labelled)
     faults = [missing_column(name, header) for name in wanted if name not in header]
     faults += [
         f"column '{name}' stands there more than once; rename one"

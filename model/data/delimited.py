@@ -98,7 +98,7 @@ def _places(
 ) -> tuple[int | None, list[int], int | None]:
     """Where the columns stand; those that the task does not name (an index, say) are ignored."""
     faults = []
-    wanted = [*source.text, *([source.label] if labelled else [])]
+    wanted = wanted_columns(source, labelled)
     for column in wanted:
         if column not in header and not source.header:
             faults.append(f"has no column {column}: its rows have {len(header)} fields")
@@ -119,6 +119,12 @@ def _places(
         [header.index(column) for column in source.text],
         header.index(source.label) if source.label in header else None,
     )
+
+
+def wanted_columns(source: Source, labelled: bool) -> list[str]:
+    """What must be there: a test set may lack its labels, and an id that the others have."""
+    own = [source.label, *([source.id] if source.id else [])]
+    return [*source.text, *(own if labelled else [])]
 
 
 def missing_column(column: str, header: list[str]) -> str:

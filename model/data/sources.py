@@ -61,7 +61,7 @@ def load_augmentation(task: Task, path: Path) -> Split:
     if form not in READERS:
         fault = f"must be a .parquet or .arrow file: task {task.name} is of format {form}"
         raise InputError(str(path), [fault])
-    source = task.source
+    source = replace(task.source, id=None)  # nobody looks for an extra row by its id
     if form == "arrow" or (form == "parquet" and not source.header):  # no names of its own
         text = ("sentence1", "sentence2")[: len(source.text)]
         source = replace(source, id="id", text=text, label="label")

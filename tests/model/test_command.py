@@ -6,13 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 
-from model.command import main
+from model.command import asked, free_folder, main, make_parser
 from model.files import sha256_of
+from model.step import TrainingDiverged
 
 TINY = ["--encoder", "tiny", "--set", "budget.eval_rows=20", "--set", "batch.sizes=8"]
 SHORT = [*TINY, "--set", "budget.examples=72", "--set", "budget.eval_every=36"]
@@ -165,3 +169,100 @@ def test_resuming_a_finished_run_says_so(
 def test_help_shows_examples_that_can_be_copied() -> None:
     printed = subprocess.run(command("--help"), capture_output=True, text=True, check=True).stdout
     assert printed.count("python -m model.train --") >= 4 and "--resume" in printed
+
+
+def test_runs_that_start_together_take_different_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [free_folder("mine").name for _ in range(3)] == ["mine-001", "mine-002", "mine-003"]
+
+
+def test_a_used_folder_is_told_before_anything_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").touch()
+    assert main([*SHORT, "--out", str(tmp_path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and "holds a run already" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["smart.radius=.1"], ["smart.radius has no effect: smart.variant is published"]),
+        (["smart.variant=ball", "smart.noise=.1"], ["smart.noise has no effect: smart.variant"]),
+        (["smart.variant=random", "smart.steps=2"], ["smart.steps has no effect: smart.variant"]),
+        (["schedule.first=sentiment"], ["schedule.first has no effect: schedule.name is batch"]),
+        (["head.binary_logits=2", "pair.encoding=cosine"], ["head.binary_logits has no effect"]),
+        (["smart.variant=ball", "smart.radius=.1", "smart.steps=2", "smart.noise=null"], []),
+        (["schedule.name=staggered", "schedule.first=sentiment", "head.binary_logits=2"], []),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_settings_that_nothing_reads_are_told(arguments: list[str], said: list[str]) -> None:
+    told: list[str] = []
+    flags = [flag for setting in arguments for flag in ("--set", setting)]
+    asked(make_parser().parse_args([*flags, "--out", "run"]), told.append)
+    assert len(told) == len(said)
+    assert all(line.startswith(start) for line, start in zip(told, said, strict=True))
+
+
+def test_a_run_s_config_brings_its_data_folder(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("tasks: cs224n\ndata: /some/where\nsettings: {seed: 3}\n")
+    arguments = ["--config", str(file), "--out", "run"]
+    assert asked(make_parser().parse_args(arguments), print).data == Path("/some/where")
+    other = [*arguments, "--data", "/else"]
+    assert asked(make_parser().parse_args(other), print).data == Path("/else")
+
+
+def test_the_first_interrupt_is_answered_and_the_second_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def twice(*arguments: Any, out: Path, **options: Any) -> Iterator[Any]:
+        out.mkdir()
+        (out / "config.yaml").touch()
+        signal.raise_signal(signal.SIGINT)
+        assert options["stop"]()
+        signal.raise_signal(signal.SIGINT)
+        yield
+
+    monkeypatch.setattr("model.command.train", twice)
+    out = tmp_path / "run"
+    assert main([*SHORT, "--out", str(out)]) == 128 + signal.SIGINT
+    printed = capfd.readouterr().err
+    assert "stopping after this step; Ctrl-C again stops at once" in printed
+    assert f"interrupted; go on with: python -m model.train --resume --out {out}" in printed
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("the disk is full"),
+        MemoryError("none"),
+        TrainingDiverged("step 3"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_mishap_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("model.command.run", raising(error))
+    assert main([]) == 1
+    assert capsys.readouterr().err == f"the run failed: {error}\n"
+
+
+def test_a_bug_is_not_passed_off_as_a_mishap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model.command.run", raising(RuntimeError("shapes do not match")))
+    with pytest.raises(RuntimeError, match="shapes"):
+        main([])
+
+
+def raising(error: Exception) -> Callable[[Any], int]:
+    def run(arguments: Any) -> int:
+        raise error
+
+    return run

@@ -13,7 +13,6 @@ from model.config import (
     parse_assignment,
     parse_layers,
     parse_settings,
-    read_config,
     read_settings,
     with_settings,
 )
@@ -163,7 +162,7 @@ def test_faults_in_a_file_carry_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("seed: -1\nsmart:\n  weight: 5\n  stepps: 1\nloss.sst: mse\n")
     with pytest.raises(InputError) as caught:
-        read_config(path, CS224N)
+        parse_layers([read_settings(path)], CS224N)
     assert str(path) == caught.value.where
     assert [fault[:8] for fault in caught.value.faults] == ["line 1: ", "line 4: ", "line 5: "]
     document = read_yaml(path)
@@ -176,17 +175,17 @@ def test_a_file_may_hold_settings_beside_its_tasks(tmp_path: Path) -> None:
     path.write_text("about: a run\ntasks: cs224n\ndata: null\nsettings:\n  seed: 3\n")
     layer = read_settings(path)
     assert (layer.about, layer.tasks, layer.settings) == ("a run", "cs224n", {"seed": 3})
-    assert read_config(path, CS224N).seed == 3
+    assert parse_layers([read_settings(path)], CS224N).seed == 3
     path.write_text("settings:\n  smart:\n    x: 3\n")
     with pytest.raises(InputError, match="line 3: 'smart.x'"):
-        read_config(path, CS224N)
+        parse_layers([read_settings(path)], CS224N)
 
 
 def test_the_frame_of_a_file_is_checked_too(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("about: [1]\nseed: 3\nsettings: 5\n")
     with pytest.raises(InputError) as caught:
-        read_config(path, CS224N)
+        parse_layers([read_settings(path)], CS224N)
     assert caught.value.faults == [
         "line 1: 'about' must be text, but is [1]",
         "line 2: 'seed' stands beside 'settings'; move it below",

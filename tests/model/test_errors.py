@@ -32,3 +32,8 @@ def test_a_near_miss_is_suggested_and_a_far_one_gets_the_list() -> None:
     assert suggest("wieght", known) == "did you mean 'weight'?"
     assert suggest("zzz", known) == "known: masks, radius, weight"
     assert suggest("zzz", ()) == "none are known"
+
+
+def test_names_that_are_equally_near_are_all_told() -> None:
+    known = ("paper-000", "paper-001", "sample")
+    assert suggest("paper-9", known) == "did you mean 'paper-000' or 'paper-001'?"

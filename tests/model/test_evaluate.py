@@ -197,3 +197,17 @@ def test_texts_that_do_not_fit_the_task_are_refused(
 def test_a_list_of_two_is_a_pair(tiny: MultitaskModel, tokenizer: Any) -> None:
     found = rows_from_texts(tiny.tasks["same"], [["a", "b"]], tokenizer)  # as JSON gives them
     assert len(found) == 1
+
+
+def test_an_iterator_of_texts_is_as_good_as_a_list(tiny: MultitaskModel, tokenizer: Any) -> None:
+    assert len(rows_from_texts(tiny.tasks["mood"], iter(["ash", "bee"]), tokenizer)) == 2
+    pairs = (pair for pair in [("ash", "bee")])
+    assert len(rows_from_texts(tiny.tasks["same"], pairs, tokenizer)) == 1
+
+
+@pytest.mark.parametrize(("task", "text"), [("mood", "ash \ud83d"), ("same", ("ash", "\udc00"))])
+def test_half_a_surrogate_pair_is_told(
+    tiny: MultitaskModel, tokenizer: Any, task: str, text: Any
+) -> None:
+    with pytest.raises(InputError, match="item 1: holds half of a surrogate pair"):
+        rows_from_texts(tiny.tasks[task], [text], tokenizer)

@@ -188,3 +188,8 @@ def test_a_damaged_encoder_is_told(folder: Path, name: str) -> None:
 def test_the_description_alone_can_be_read(folder: Path, model: MultitaskModel) -> None:
     (folder / HEADS).unlink()
     assert read_spec(folder) == model.spec
+
+
+def test_a_device_that_is_not_there_is_told(folder: Path) -> None:
+    error = faults_of(lambda: load_model(folder, device="cuda:77"))
+    assert "'cuda:77' cannot be used" in str(error)

@@ -135,3 +135,46 @@ def test_changed_data_are_refused(tmp_path: Path) -> None:
     run(tmp_path, QUICK, stop=after(4))
     with pytest.raises(InputError, match="the data are not those that this run began with"):
         run(tmp_path, {**QUICK, "budget.eval_rows": 21}, resume=True)
+
+
+OWN = """
+tasks:
+  mood:
+    classes: 3
+    format: glue
+    files: {train: rows.tsv, dev: rows.tsv}
+    columns: {text: sentence, label: label}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (OWN + "    loss: dual_objective\n", "mood: loss was 'cross_entropy' and is 'dual_obj"),
+        (OWN + "    metric: macro_f1\n", "mood: metric was 'accuracy' and is 'macro_f1'"),
+        (OWN + "    weight: 2\n", "mood: weight was 1.0 and is 2.0"),
+        (OWN.replace("classes: 3", "classes: 4"), "mood: classes was 3 and is 4"),
+        (OWN.replace("mood", "moods"), "'mood' is gone"),
+    ],
+    ids=["loss", "metric", "weight", "classes", "name"],
+)
+def test_a_changed_task_file_is_refused(changed: str, said: str, tmp_path: Path) -> None:
+    """The data and their tokens are the same: only what is done with them is not."""
+    rows = "".join(f"word {n}\t{n % 3}\n" for n in range(24))
+    (tmp_path / "rows.tsv").write_text(f"sentence\tlabel\n{rows}")
+    path = tmp_path / "own.yaml"
+    small = {"encoder.name": "tiny", "batch.sizes": 8, "budget.examples": 48}
+
+    def go_on(text: str, **options: Any) -> None:
+        path.write_text(text)
+        tasks = load_task_set(str(path))
+        config = parse_settings(small, tasks)
+        for _ in train(config, tasks, out=tmp_path / "run", data=tmp_path, resume=True, **options):
+            pass
+
+    go_on(OWN, stop=after(2))
+    with pytest.raises(InputError) as caught:
+        go_on(changed)
+    assert any(f.startswith(f"the task file changed: {said}") for f in caught.value.faults)
+    go_on(OWN)
+    assert (tmp_path / "run" / "summary.json").is_file()

@@ -13,15 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from transformers import DistilBertConfig, DistilBertModel
 
 from model.config import Layer, load_preset, parse_layers, parse_settings, preset_names
+from model.encoder import load_tokenizer
 from model.errors import InputError
 from model.files import sha256_of
 from model.folder import load_model
 from model.losses import LOSSES
 from model.pairs import LAYOUTS
-from model.prepare import Warm
+from model.prepare import Warm, fill_in, prepare
 from model.progress import Record
+from model.run import machine
 from model.schedules import SCHEDULES
 from model.step import TrainingDiverged
 from model.tasks import TaskSet, load_task_set
@@ -420,3 +423,103 @@ def test_warm_runs_are_the_same_runs(tmp_path: Path) -> None:
     assert set(sums.values()) == {sha256_of(tmp_path / "cold" / "model" / "model.safetensors")}
     rows = pq.read_table(tmp_path / "other" / "predictions").num_rows
     assert rows == 30 * 3 * len((tmp_path / "other" / "metrics.jsonl").read_text().splitlines())
+
+
+def test_a_run_that_came_and_went_meanwhile_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Getting ready takes a while, and the folder is not yet held."""
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        quick_run(tmp_path / "run", {"seed": 1})
+        return prepare(*arguments, **options)
+
+    monkeypatch.setattr("model.prepare.prepare", slow)
+    with pytest.raises(InputError, match="holds a run already"):
+        quick_run(tmp_path / "run", {})
+    saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["settings"]
+    assert saved["seed"] == 1 and (tmp_path / "run" / "summary.json").is_file()
+
+
+def test_init_from_begins_with_the_tensors_of_the_other_run(tmp_path: Path) -> None:
+    quick_run(tmp_path / "first", {})
+    still = {"optim.learning_rate": 1e-12, "optim.weight_decay": 0}
+    quick_run(tmp_path / "second", {**still, "init_from": str(tmp_path / "first" / "model")})
+    quick_run(tmp_path / "fresh", still)
+    first, second, fresh = (
+        load_model(tmp_path / name / "model").model.state_dict()
+        for name in ("first", "second", "fresh")
+    )
+    assert all(torch.allclose(first[name], second[name], atol=1e-7) for name in first)
+    moved = {name for name in first if not torch.allclose(first[name], fresh[name], atol=1e-7)}
+    assert any(name.startswith("encoder.") for name in moved)
+    assert any(name.startswith("heads.") for name in moved)
+
+
+WIRED = {
+    "pretrain.simcse.temperature": 0.5,
+    "pretrain.simcse.learning_rate": 1e-2,
+    "pretrain.simcse.pooling": "cls",
+    "optim.head_learning_rate": 1e-2,
+    "optim.weight_decay": 0.5,
+    "optim.betas": [0.5, 0.9],
+    "optim.epsilon": 1e-2,
+    "loss.alpha": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The weights of a short run that reads all of these settings."""
+    warm = Warm()
+    settings = {
+        "loss.sentiment": "ordinal_log",
+        "pretrain.simcse.epochs": 0.02,
+        "pretrain.simcse.batch_size": 16,
+        "budget.examples": 32,
+        "budget.eval_every": 32,
+    }
+
+    def weights(changes: dict[str, Any]) -> bytes:
+        out = tmp_path_factory.mktemp("wired") / "run"
+        quick_run(out, {**settings, **changes}, warm=warm)
+        return (out / "model" / "model.safetensors").read_bytes()
+
+    return weights, weights({})
+
+
+@pytest.mark.parametrize("key", WIRED)
+def test_a_setting_reaches_the_weights(key: str, trained: Any) -> None:
+    weights, plain = trained
+    assert weights({key: WIRED[key]}) != plain
+
+
+@pytest.mark.parametrize("key", ["encoder.pooling", "pretrain.simcse.pooling"])
+def test_a_pooler_that_is_not_there_is_told_before_the_folder_is_made(
+    key: str, tmp_path: Path
+) -> None:
+    config = DistilBertConfig(vocab_size=2000, dim=32, n_layers=2, n_heads=2, hidden_dim=64)
+    DistilBertModel(config).save_pretrained(tmp_path / "encoder")
+    load_tokenizer("tiny").save_pretrained(tmp_path / "encoder")
+    settings = {"encoder.name": str(tmp_path / "encoder"), "pretrain.simcse.epochs": 0.02}
+    with pytest.raises(InputError, match=f"{key}: this encoder has no pooler"):
+        quick_run(tmp_path / "run", {**settings, key: "pooler"})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["tiny", "minilm"])
+def test_a_folder_does_not_hide_an_encoder_of_that_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    config = parse_settings({"encoder.name": name}, load_task_set("sample"))
+    assert fill_in(config).encoder.name == name
+
+
+def test_the_machine_is_named_by_the_run_s_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"GPU {device}")
+    assert machine(torch.device("cpu")).endswith("on CPU")
+    assert machine(torch.device("cuda:1")).endswith("on GPU cuda:1")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model import losses, pairs, schedules
-from model.config import describe, parse_assignment, parse_settings, read_config
+from model.config import describe, parse_assignment, parse_layers, parse_settings, read_settings
 from model.errors import InputError
 from model.settings import LossName, PairEncoding, RunConfig, ScheduleName
 from model.tasks import LOSSES, load_task_set
@@ -153,4 +153,4 @@ def test_yaml_that_holds_itself_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "loop.yaml"
     path.write_text(text)
     with pytest.raises(InputError):
-        read_config(path, CS224N)
+        parse_layers([read_settings(path)], CS224N)

@@ -28,6 +28,7 @@ BAD_FILES = [
     ("glue", b"id\ttext\tlabel\n", "has no rows; is this the right file?"),
     ("glue", b"id\ttxt\tlabel\n1\tx\t1\n", "has no column 'text', which the task names under"),
     ("glue", b"id\ttxt\tlabel\n1\tx\t1\n", "did you mean 'txt'?"),
+    ("glue", b"ids\ttext\tlabel\n1\tx\t1\n", "has no column 'id', which the task names under"),
     ("glue", b"id\ttext\tgold\n1\tx\t1\n", "has no column 'label', which the task names"),
     ("glue", b"id,text,label\n1,x,1\n", "fields must be separated by tabs"),
     ("glue", b"text\ttext\tlabel\n1\tx\t1\n", "stands in the header more than once"),
@@ -190,3 +191,13 @@ def test_a_damaged_columnar_file_gives_a_split_or_an_input_error(
         load_split(make_task(format=form, columns=SAMPLE), "train", tmp_path)
     except InputError as error:
         assert error.faults
+
+
+def test_a_missing_id_column_is_told_of_labelled_rows_only(make_task: Make, tmp_path: Path) -> None:
+    task = make_task(format="parquet")
+    rows = pa.table({"ids": ["a"], "text": ["fine"], "label": [1]})
+    for split in ("dev", "test"):
+        pq.write_table(rows, tmp_path / f"{split}.tsv")
+    with pytest.raises(InputError, match="has no column 'id'.*did you mean 'ids'"):
+        load_split(task, "dev", tmp_path)
+    assert len(load_split(task, "test", tmp_path).table) == 1

@@ -7,8 +7,9 @@ DEV_READY := $(VENV)/.dev-ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST_ARGS ?=
 SEARCH_ARGS ?=
+BENCHES ?= throughput smart evaluation turnover efficiency scale soup startup disk report board fault_campaign soak
 
-.PHONY: search test test-cluster lint types bench clean
+.PHONY: search test test-cluster packages lint types bench clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml constraints.txt
@@ -35,16 +36,22 @@ lint: $(DEV_READY)
 types: $(DEV_READY)
 	$(BIN)/mypy
 
-test: lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m 'not cluster' $(PYTEST_ARGS)
+# Machines of their own, so not beside the other tests. Both files at once: they wait a lot.
+CLUSTER_TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
 
-# Several machines each, so one after the other. Needs root and Debian's openssh-server, rsync and
-# iproute2; without them the tests are skipped, with the reason.
-test-cluster: $(DEV_READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -m cluster tests/cluster
+test: lint types packages
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m 'not cluster' $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,$(CLUSTER_TESTS))
+
+test-cluster: $(DEV_READY) packages
+	$(CLUSTER_TESTS)
+
+# What some tests need of the system; without it they are skipped, with the reason.
+packages:
+	@.ci/packages
 
 bench: $(DEV_READY)
-	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for name in $(BENCHES); do echo "== benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

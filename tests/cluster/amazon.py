@@ -33,6 +33,7 @@ def main(folder: Path) -> None:
     lab = Lab(folder, "172.31.255.254", 16)
     lab.cloud()
     group = prepare_account()
+    lab.found["came"] = []
     machines = threading.Thread(target=become_machines, args=(lab,), daemon=True)
     machines.start()
     lab.ray("get-auth-token", "--generate")
@@ -40,13 +41,12 @@ def main(folder: Path) -> None:
     lab.ray("up", "-y", "--no-config-cache", cluster)
     lab.found["after_up"] = instances()
     lab.found["said"] = lab.ray("exec", cluster, f"cd ~/stockpot && {SEARCH}")
-    lab.found["after_search"] = instances()
     lab.found["events"] = run_events(lab)
-    wait_for(lambda: kinds("running") == ["head"], 120)
+    wait_for(lambda: kinds("running") == ["head"], every=1)
     lab.note("the workers went when they were idle")
     lab.found["after_idle"] = instances()
     lab.ray("down", "-y", cluster)
-    wait_for(lambda: not kinds("running") and not lab.running(), 30)
+    wait_for(lambda: not kinds("running") and not lab.running(), every=1)
     lab.found["after_down"] = instances()
     lab.end()
 
@@ -106,6 +106,7 @@ def become_machines(lab: Lab) -> None:
                 keys = "\n".join(pair.get("PublicKey", "").strip() for pair in pairs)
                 (lab.folder / "authorized_keys").write_text(keys + "\n")
                 lab.start(name, instance["address"])
+                lab.found["came"] += [each for each in instances() if each["id"] == name]
                 lab.note(f"{name} is a {instance['type']} ({instance['kind']})")
             elif state != "running" and name in lab.running():
                 lab.machines[name].kill()

@@ -11,14 +11,14 @@ from tests.cluster.lab import play, why_not
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(bool(reason := why_not()), reason=reason or ""),
 ]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return play("own_machines", tmp_path_factory.mktemp("lab"), seconds=550)
+    return play("own_machines", tmp_path_factory.mktemp("lab"))
 
 
 def of(events: list[dict[str, Any]], name: str, **fields: Any) -> list[dict[str, Any]]:

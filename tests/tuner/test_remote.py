@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from model.errors import InputError
 from model.tasks import load_task_set
@@ -55,6 +58,7 @@ class Searched:
     url: str
     s3: S3
     local: Path
+    warned: str = ""
 
     @property
     def folder(self) -> Path:
@@ -78,10 +82,11 @@ def searched(s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Searc
         )
         try:
             given = settings(storage_path=s3.url("exp"), local_path=local, name="first")
-            result = run_search(**{**given, **FIXED}, gpus_per_trial=0.5)
+            with redirect_stderr(StringIO()) as warned:
+                result = run_search(**{**given, **FIXED}, gpus_per_trial=0.5)
         finally:
             ray.shutdown()
-        yield Searched(result, s3.url("exp"), s3, local)
+        yield Searched(result, s3.url("exp"), s3, local, warned.getvalue())
 
 
 @pytest.mark.slow
@@ -92,6 +97,12 @@ def test_two_trials_share_a_gpu_and_see_it(searched: Searched) -> None:
     assert first["pid"] != second["pid"]
     ends = [event["time"] for event in events(searched.folder) if event["event"] == "finished"]
     assert second["time"] < min(ends)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU is a real one here")
+def test_a_gpu_that_torch_does_not_see_is_named_once_for_its_machine(searched: Searched) -> None:
+    assert searched.warned.count("so it trains on the CPU") == 1
 
 
 @pytest.mark.slow

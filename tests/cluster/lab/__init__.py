@@ -47,20 +47,20 @@ def why_not() -> str | None:
     return None if tried.returncode == 0 else f"no namespaces: {tried.stderr.strip()[:100]}"
 
 
-def play(scenario: str, lab: Path, seconds: float = 280) -> dict[str, Any]:
+def play(scenario: str, lab: Path, seconds: float = 1100) -> dict[str, Any]:
     """Run a scenario (`tests.cluster.<name>`) in a lab of its own; what it found."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     command = [*OWN_SPACE, sys.executable, "-m", f"tests.cluster.{scenario}", str(lab)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=seconds,
-    )
-    assert done.returncode == 0, done.stdout[-6000:]
+    said = lab / "said.log"  # as it comes, so that one may look on
+    with said.open("w") as log:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+        )
+    assert done.returncode == 0, said.read_text()[-6000:]
     found: dict[str, Any] = json.loads((lab / "found.json").read_text())
-    found["said"] = done.stdout
     return found

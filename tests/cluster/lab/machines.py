@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
@@ -18,6 +17,7 @@ import yaml
 from tests.cluster.lab import OWN_SPACE, ROOT
 
 VENV = Path(sys.prefix)
+BASE = Path(os.path.realpath(VENV / "bin" / "python")).parent.parent
 KEYS = {
     "AWS_ACCESS_KEY_ID": "lab",
     "AWS_SECRET_ACCESS_KEY": "lab-secret",
@@ -26,6 +26,7 @@ KEYS = {
 }
 SMALL_STORE = "--object-store-memory=100000000"
 PORT = 5555  # of the pretended cloud
+PATIENCE = 400.0  # seconds after which nothing will come any more, however busy the machine
 
 
 class Lab:
@@ -41,10 +42,7 @@ class Lab:
 
     def _own_the_space(self) -> None:
         run("mount", "--make-rprivate", "/")
-        # Where Ray keeps its SSH connections, by user and not by cluster.
-        user = hashlib.sha256(b"root").hexdigest()[:10]
-        Path(f"/tmp/ray_ssh_{user}").mkdir(exist_ok=True)
-        run("mount", "-t", "tmpfs", "tmpfs", f"/tmp/ray_ssh_{user}")
+        own_tmp(self.folder, ROOT, VENV, BASE)
         for name, content in (("resolv.conf", ""), ("hosts", "127.0.0.1 localhost\n")):
             (self.folder / name).write_text(content)
             run("mount", "--bind", str(self.folder / name), f"/etc/{name}")
@@ -67,8 +65,7 @@ class Lab:
     # --- machines -------------------------------------------------------------------------------
 
     def start(self, name: str, address: str) -> None:
-        base = Path(os.path.realpath(VENV / "bin" / "python")).parent.parent
-        keep = [str(place) for place in (VENV, base) if place != Path("/usr")]
+        keep = [str(place) for place in (VENV, BASE) if place != Path("/usr")]
         script = Path(__file__).with_name("machine.sh")
         log = open(self.folder / f"{name}.log", "wb")
         machine = subprocess.Popen(
@@ -78,7 +75,7 @@ class Lab:
             stderr=subprocess.STDOUT,
         )
         net = f"/proc/{machine.pid}/ns/net"
-        wait_for(lambda: os.readlink(net) != os.readlink("/proc/self/ns/net"), 20)
+        wait_for(lambda: os.readlink(net) != os.readlink("/proc/self/ns/net"))
         number = len(self.machines)
         run("ip", "link", "add", f"v{number}", "type", "veth", "peer", "name", "eth0", "netns",
             str(machine.pid))  # fmt: skip
@@ -95,7 +92,7 @@ class Lab:
         return sorted(name for name, machine in self.machines.items() if machine.poll() is None)
 
     def processes(self, name: str) -> list[str]:
-        """What runs on a machine, by the names of its programs."""
+        """What runs on a machine: the command line of each process."""
         space = os.readlink(f"/proc/{child_of(self.machines[name].pid)}/ns/pid")
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -103,7 +100,8 @@ class Lab:
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 # A machine's first process is no init: the dead stay listed.
                 if os.readlink(entry / "ns" / "pid") == space and state not in "ZX":
-                    found.append((entry / "comm").read_text().strip())
+                    words = (entry / "cmdline").read_text().split("\0")
+                    found.append(" ".join(words).strip())
             except OSError:
                 continue
         return found
@@ -113,10 +111,10 @@ class Lab:
 
     # --- Ray and the cloud ----------------------------------------------------------------------
 
-    def ray(self, *words: str, seconds: float = 200) -> str:
+    def ray(self, *words: str) -> str:
         self.note(f"ray {' '.join(words)[:150]}")
         done = subprocess.run(
-            ["ray", *words], cwd=ROOT, text=True, timeout=seconds,
+            ["ray", *words], cwd=ROOT, text=True, timeout=PATIENCE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         assert done.returncode == 0, f"ray {words}: {done.stdout[-4000:]}"
@@ -127,9 +125,10 @@ class Lab:
         place = f"http://{self.gateway}:{PORT}"
         os.environ.update(KEYS, AWS_ENDPOINT_URL=place, MOTO_IAM_LOAD_MANAGED_POLICIES="true")
         log = open(self.folder / "cloud.log", "wb")
-        start = [sys.executable, "-m", "moto.server", "-H", self.gateway, "-p", str(PORT)]
+        program = Path(__file__).with_name("cloud.py")
+        start = [sys.executable, str(program), "-H", self.gateway, "-p", str(PORT)]
         subprocess.Popen(start, stdout=log, stderr=subprocess.STDOUT)
-        wait_for(lambda: answers(self.gateway, PORT), 60)
+        wait_for(lambda: answers(self.gateway, PORT))
         return place
 
     def write_cluster(self, data: dict[str, Any]) -> str:
@@ -154,11 +153,21 @@ def run(*command: str) -> None:
     subprocess.run(command, check=True)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+def own_tmp(*keep: Path) -> None:
+    """A /tmp that goes with the lab, where Ray keeps SSH connections by user and not by cluster."""
+    held = {place: os.open(place, os.O_PATH) for place in keep if place.is_relative_to("/tmp")}
+    run("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
+    for place, handle in held.items():
+        place.mkdir(parents=True, exist_ok=True)
+        run("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{handle}", str(place))
+        os.close(handle)
+
+
+def wait_for(condition: Callable[[], Any], every: float = 0.1) -> None:
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)
+        assert time.monotonic() < deadline, f"not within {PATIENCE} s"
+        time.sleep(every)
 
 
 def answers(host: str, port: int) -> bool:

@@ -104,16 +104,21 @@ def param_space() -> dict[str, Any]:
     """The default space as one writes it for Ray; lists as text, which Optuna needs."""
     from ray import tune
 
-    weights = [[1, 1, 1], [2, 1, 1], [1, 1, 0.2], [2, 1, 0.5], [2, 1, 0.2], [4, 1, 0.2]]
-    sizes = [[8, 8, 8], [16, 8, 8], [16, 16, 8], [16, 16, 16], [32, 16, 16]]
-    return {
-        "smart.weight": tune.loguniform(0.01, 10),
-        "encoder.dropout": tune.quniform(0, 0.3, 0.05),
-        "loss.weights": tune.choice([json.dumps(entry) for entry in weights]),
-        "batch.sizes": tune.choice([json.dumps(entry) for entry in sizes]),
-        "optim.layer_decay": tune.quniform(0.8, 1, 0.05),
-        "optim.learning_rate": tune.loguniform(3e-5, 1e-3),
-    }
+    from tuner.domains import Choice, Number
+    from tuner.space import load_space
+
+    offered: dict[str, Any] = {}
+    for parameter in load_space("default").parameters:
+        domain = parameter.domain
+        if isinstance(domain, Choice):
+            offered[parameter.key] = tune.choice([json.dumps(value) for value in domain.values])
+        elif isinstance(domain, Number) and domain.log:
+            offered[parameter.key] = tune.loguniform(domain.low, domain.high)
+        elif isinstance(domain, Number) and domain.step:
+            offered[parameter.key] = tune.quniform(domain.low, domain.high, domain.step)
+        else:
+            raise ValueError(f"{parameter.key}: say here how Ray has it")
+    return offered
 
 
 def run_stock(folder: Path) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import InputError
+from tuner.orphans import end_orphans
 
 try:
     import fcntl
@@ -76,7 +77,7 @@ def start(ray: Any, address: str | None, scratch: Path) -> None:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         options |= {"_temp_dir": str(scratch / "ray")}
     try:
-        with loopback_only() if address is None else nullcontext():
+        with loopback_only() if address is None else nullcontext(), own_signals():
             ray.init(address=address or "local", **options)
     except (ConnectionError, ValueError) as error:
         if address is None:
@@ -109,6 +110,19 @@ def loopback_only() -> Iterator[None]:
             os.environ[name] = given
 
 
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Ray would answer SIGTERM by an exit that goes under in places; a search answers it itself."""
+    from ray._private import utils
+
+    before = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = before
+
+
 # --- scratch ------------------------------------------------------------------------------------
 
 
@@ -118,9 +132,11 @@ def scratch_folder() -> Iterator[Path]:
     place = short_temporary_folder()
     sweep(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-    handle = os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o600)
+    # Locked before it has its name: no other driver ever sees it free while this one lives.
+    handle = os.open(folder / f".{HELD}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(handle)
+        os.rename(folder / f".{HELD}", folder / HELD)
         yield folder
     finally:
         remove(folder)
@@ -134,7 +150,7 @@ def short_temporary_folder() -> Path:
 
 
 def sweep(place: Path) -> None:
-    """Remove the scratch of drivers that are gone. Never that of one that lives."""
+    """Remove the scratch of drivers that are gone, and end their Ray. Never of one that lives."""
     for folder in place.glob(f"{PREFIX}*"):
         try:
             handle = os.open(folder / HELD, os.O_RDWR)
@@ -142,6 +158,7 @@ def sweep(place: Path) -> None:
             continue  # not ours to judge
         try:
             if _lock(handle):
+                end_orphans(folder)
                 clear(folder)
         finally:
             os.close(handle)

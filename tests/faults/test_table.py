@@ -1,4 +1,7 @@
-"""The table of docs/reliability.md: every fault has its row, and every test in it exists."""
+"""The table of docs/reliability.md: every fault has its row, and every test in it exists.
+
+Those that docs/security.md names, too.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("\n\n", PAGE[: PAGE.index("| 1 |")].count("\n\n") + 1)  # no other one's rows
 ROWS = {
     int(row[1]): row[0] for row in re.finditer(r"^\| (\d+) \|.*\|$", TABLE[-2], flags=re.MULTILINE)
@@ -34,7 +38,7 @@ def test_every_row_names_tests(number: int) -> None:
     assert TESTS.search(ROWS[number])
 
 
-@pytest.mark.parametrize(("file", "name"), sorted(set(TESTS.findall(PAGE))))
+@pytest.mark.parametrize(("file", "name"), sorted(set(TESTS.findall(PAGE + SECURITY))))
 def test_a_test_that_is_named_exists(file: str, name: str) -> None:
     if not (ROOT / file).is_file():
         pytest.skip(f"{file} is not part of this checkout")

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from tuner.ray_session import HELD, PREFIX, loopback_only, scratch_folder, sweep
 from tuner.run_folder import (
     changes,
     code_fingerprint,
+    encoder_fingerprint,
     fingerprints,
     own_folder,
     read_run,
@@ -66,6 +70,31 @@ def test_every_fingerprint_that_differs_is_named() -> None:
         assert word in said
 
 
+def test_other_weights_are_another_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = load_task_set("sample")
+    weights = tmp_path / "model.safetensors"
+
+    def prints(content: str) -> dict[str, Any]:
+        weights.write_text(content)
+        return fingerprints("d", tasks, "tiny", str(tmp_path))
+
+    before = prints("one")
+    assert changes(before, prints("one")) == []
+    assert changes(before, prints("two")) == ["the model of init_from changed since the run began"]
+    # A Hub id by the commit of what is here of it.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--org--bert"
+    for commit in ("0" * 40, "1" * 40):
+        (repository / "snapshots" / commit).mkdir(parents=True)
+        (repository / "snapshots" / commit / "config.json").touch()
+        (repository / "refs").mkdir(exist_ok=True)
+        (repository / "refs" / "main").write_text(commit)
+        assert encoder_fingerprint("org/bert") == f"org/bert {commit}"
+    assert encoder_fingerprint("org/other") == "org/other"
+
+
 def test_the_code_has_one_fingerprint() -> None:
     assert code_fingerprint() == code_fingerprint()
 
@@ -86,6 +115,7 @@ def test_the_estimate_grows_with_what_is_kept_and_run_at_once() -> None:
     one = disk_need(space, slots=1, keep=1)
     assert disk_need(space, slots=3, keep=1).running == 3 * one.running
     assert disk_need(space, slots=1, keep=4).kept == one.kept + 3 * one.model
+    assert disk_need(space, slots=1, keep=1, soup=True).kept == one.kept + 2 * one.model
     assert one.peak == one.running + one.kept
 
 
@@ -155,6 +185,37 @@ def test_scratch_that_is_written_to_while_it_goes_is_swept_later(
     monkeypatch.undo()
     sweep(tmp_path)
     assert not folder.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs handles of processes")
+def test_processes_of_a_ray_without_a_driver_are_ended_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.ray_session.short_temporary_folder", lambda: tmp_path)
+
+    def writing_to(file: Path, *command: str) -> subprocess.Popen[bytes]:
+        with open(file, "wb") as log:
+            return subprocess.Popen([*command, "60"], executable="sleep", stdout=log)
+
+    with scratch_folder() as living:
+        abandoned = tmp_path / f"{PREFIX}dead"
+        abandoned.mkdir()
+        (abandoned / HELD).touch()
+        orphan = writing_to(abandoned / "agent.log", "ray::Agent")
+        others = [
+            writing_to(living / "agent.log", "ray::Agent"),  # its driver lives
+            writing_to(tmp_path / "ray.log", "ray::IDLE"),  # of another Ray
+            writing_to(abandoned / "notes", "less"),  # no process of Ray's
+        ]
+        try:
+            sweep(tmp_path)
+            assert orphan.wait(5) == -signal.SIGKILL
+            assert [process.poll() for process in others] == [None] * 3
+        finally:
+            for process in (orphan, *others):
+                process.kill()
+                process.wait()
+        assert living.exists() and not abandoned.exists()
 
 
 def test_loopback_is_for_the_start_of_our_own_ray_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,15 @@ from tuner.crossfit import Difference
 WIDTH = 110
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[str]) -> list[str]:
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: set[str], indent: str = "  "
+) -> list[str]:
     """Aligned columns; those that do not fit go below, under the first column again."""
     columns = [[one_line(cell) for cell in column] for column in zip(header, *rows, strict=True)]
     widths = [max(map(len, column)) for column in columns]
     blocks: list[list[int]] = [[]]
     for number in range(1, len(columns)):
-        used = 2 + widths[0] + sum(2 + widths[each] for each in blocks[-1])
+        used = len(indent) + widths[0] + sum(2 + widths[each] for each in blocks[-1])
         if blocks[-1] and used + 2 + widths[number] > WIDTH:
             blocks.append([])
         blocks[-1].append(number)
@@ -27,7 +29,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[str]) 
                 f"{columns[n][line]:{'<' if header[n] in left else '>'}{widths[n]}}"
                 for n in (0, *block)
             ]
-            lines.append(cut(("  " + "  ".join(cells)).rstrip()))
+            lines.append(cut((indent + "  ".join(cells)).rstrip()))
     return lines
 
 

@@ -15,23 +15,26 @@ from model.suits import caution
 from model.tasks import TaskSet
 from tuner.asked import Asked
 from tuner.blend import Served
+from tuner.dev_predictions import OVERALL
 from tuner.dishes import Judge
 from tuner.ingredients import Ingredient, Pantry, stock
 from tuner.ledger import read_events
 from tuner.methods import BEST, GREEDY, METHODS, greedy_steps
 from tuner.model_card import card_of
 from tuner.run_folder import LEDGER, SPACE, read_run
-from tuner.run_state import OVERALL, RunState
+from tuner.run_state import RunState
 from tuner.served import DevRows
 from tuner.soup_folder import (
     SOUP,
     SOUP_JSON,
     SOUPS,
     TASTINGS,
+    heads_of,
     is_cheap,
     members_of,
     place_of,
     slug,
+    weights_of,
     write_method,
     write_soup,
 )
@@ -58,8 +61,7 @@ class FinishedRun:
 
     @property
     def goal(self) -> str:
-        objectives = self.state.objectives
-        return objectives[0] if len(objectives) == 1 else OVERALL[0]
+        return self.state.goal if self.state.goal in self.tasks.names else OVERALL
 
 
 def open_run(folder: Path, warn: Warn) -> FinishedRun:
@@ -201,6 +203,7 @@ def describe(
         "methods": [method_entry(kitchen, r, r.name in written) for r in results],
         "cautions": [told] if told else [],
         "evaluations": spent,
+        "ran": kitchen.cost(kitchen.ran),
     }
 
 
@@ -227,7 +230,10 @@ def method_entry(kitchen: RunKitchen, result: Result, written: bool) -> Mapping[
         "kind": result.kind,
         "about": METHODS[result.name].about,
         "members": members_of(kitchen, result.menu),
+        "weights": weights_of(result.menu),
+        "heads": heads_of(kitchen, result.menu),
         "score": vars(result.score),
+        "overall": vars(result.overall),
         "tasks": {
             task.name: {"metric": task.metric, **vars(result.tasks[task.name])}
             for task in kitchen.tasks

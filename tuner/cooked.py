@@ -86,9 +86,12 @@ class Cooked:
         return None
 
     def _notes(self) -> list[dict[str, Any]]:
-        """What lies beside the model, or in the folders above it: of the soup, trial or run."""
+        """What lies beside the model, or in the folders above it: of the soup, trial or run.
+
+        A checkpoint's model is the deepest: <run>/trials/<id>/checkpoints/<name>/model.
+        """
         found = []
-        for folder in (self.place, *self.place.parents[:4]):
+        for folder in (self.place, *self.place.parents[:5]):
             for name in (SOUP_JSON, RECIPE, "config.yaml", SPACE, RUN):
                 if (folder / name).is_file():
                     found.append(_read(folder / name))

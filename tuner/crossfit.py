@@ -9,7 +9,7 @@ and knows only of this choice: that the sampler and early stopping looked at dev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -99,10 +99,20 @@ class HeldOut:
         return _around(self.value, self.off)
 
     def __sub__(self, other: HeldOut) -> Difference:
-        """Paired over rows and halvings; of the halvings that both have, if one has fewer."""
+        """The interval is paired over rows, and over the halvings that both have."""
         both = min(len(self.halvings), len(other.halvings))
-        value = float((self.halvings[:both] - other.halvings[:both]).mean())
-        return _around(value, self.off[:both] - other.off[:both])
+        return _around(self.value - other.value, self.off[:both] - other.off[:both])
+
+    def beside(self, other: HeldOut) -> HeldOut:
+        """With a value that can be set beside `other`'s, which may have more halvings.
+
+        How hard its halves happen to be moves the score of a halving, for all candidates alike. So
+        one halving's score says little beside the mean of twenty; their difference on the halvings
+        that both have does.
+        """
+        both = min(len(self.halvings), len(other.halvings))
+        apart = float((self.halvings[:both] - other.halvings[:both]).mean())
+        return replace(self, value=other.value + apart)
 
 
 def score_held_out(
@@ -173,10 +183,3 @@ def paired_differences(
         return Difference(float(value), *interval(drawn[0].by(goal)[0] - drawn[1].by(goal)[0]))
 
     return Differences(difference(OVERALL), {name: difference(name) for name in tasks.names})
-
-
-def paired_difference(
-    a: DevPredictions, b: DevPredictions, tasks: TaskSet, resamples: int = RESAMPLES, seed: int = 0
-) -> Difference:
-    """(difference, low, high) of the overall scores of two candidates, a - b."""
-    return paired_differences(a, b, tasks, resamples, seed).overall

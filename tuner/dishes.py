@@ -65,6 +65,7 @@ class Kitchen(Protocol):
     labels: Mapping[str, Array]
     group: Sequence[int]  # ingredients whose weights can be averaged
     members: Sequence[int]  # all ingredients
+    singles: Sequence[int]  # of these, what the best single may be
     wanted: set[tuple[str, Dish]]  # averages that had to be run, or would have had to be
 
     def serve(self, menu: Mapping[str, Dish]) -> dict[str, Served]: ...

@@ -49,6 +49,7 @@ class Ingredient:
     place: Path  # the checkpoint's folder
     predictions: Path
     sha256: str  # of the model folder, all files together
+    finished: bool = True  # its trial, which was not stopped early
 
     @property
     def name(self) -> str:
@@ -67,7 +68,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Pantry:
-    """The ingredients that are whole, best first, and which of them fit together."""
+    """The ingredients that are whole, the best single first, and which of them fit together."""
 
     ingredients: list[Ingredient]
     groups: list[list[int]]  # numbers of ingredients; the group of the best one first
@@ -113,14 +114,23 @@ def stock(
 def candidates_of(
     state: RunState, folder: Path, keep: int, goal: str
 ) -> list[tuple[TrialState, Ingredient]]:
-    """Best first; of equals the earlier trial, and the earlier checkpoint of one trial."""
+    """Of finished trials first, then best first; of equals the earlier trial, then checkpoint.
+
+    So the first is what the search calls its best, also where one that was stopped early had a
+    higher score for a while.
+    """
     found = []
     for name, checkpoints in wanted(state, keep).items():
         trial = state.trials[name]
         for entry in trial.evaluations:
             if entry.get("checkpoint") in checkpoints:
                 found.append((trial, _ingredient(trial, entry, folder, goal)))
-    return sorted(found, key=lambda pair: (-pair[1].score, pair[0].order, pair[1].examples))
+
+    def place(pair: tuple[TrialState, Ingredient]) -> tuple[bool, float, int, int]:
+        trial, ingredient = pair
+        return (not ingredient.finished, -ingredient.score, trial.order, ingredient.examples)
+
+    return sorted(found, key=place)
 
 
 def _ingredient(trial: TrialState, entry: Any, folder: Path, goal: str) -> Ingredient:
@@ -134,6 +144,7 @@ def _ingredient(trial: TrialState, entry: Any, folder: Path, goal: str) -> Ingre
         place=own / "checkpoints" / entry["checkpoint"],
         predictions=own / str(entry.get("predictions", "")),
         sha256="",
+        finished=trial.status == "finished",
     )
 
 

@@ -21,6 +21,7 @@ class Method:
     about: str
     choose: Callable[[Judge], Menu]
     dear: bool = False  # runs averages of its own by the dozen: not at the end of a search
+    fixed: bool = False  # an average that no row chooses: as many halvings as wanted cost nothing
 
 
 def prior(order: Sequence[int]) -> dict[int, float]:
@@ -32,7 +33,7 @@ def prior(order: Sequence[int]) -> dict[int, float]:
 
 
 def best_single(judge: Judge) -> Menu:
-    return _everywhere(judge, single(judge.order(judge.kitchen.members)[0]))
+    return _everywhere(judge, single(judge.order(judge.kitchen.singles)[0]))
 
 
 def greedy_steps(judge: Judge) -> list[Step]:
@@ -111,9 +112,9 @@ def _everywhere(judge: Judge, of: Dish) -> Menu:
 
 BEST, GREEDY = "best single", "greedy soup"
 METHODS: dict[str, Method] = {
-    BEST: Method(SINGLE, "the checkpoint with the best score", best_single),
+    BEST: Method(SINGLE, "the best trial's best checkpoint", best_single),
     GREEDY: Method(WEIGHTS, "weights averaged, each kept only if it helps", greedy_soup),
-    "uniform soup": Method(WEIGHTS, "weights of all averaged", uniform_soup),
+    "uniform soup": Method(WEIGHTS, "weights of all averaged", uniform_soup, fixed=True),
     "weighted soup": Method(WEIGHTS, "greedy, the better counting more", weighted_soup, dear=True),
     "trunk soup": Method(WEIGHTS, "greedy soup with the best head of each task", trunk_soup),
     "task soups": Method(WEIGHTS, "a greedy soup for each task", task_soups, dear=True),

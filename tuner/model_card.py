@@ -11,6 +11,7 @@ from tuner.methods import GREEDY
 
 def card_of(soup: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> str:
     mine = next(method for method in soup["methods"] if method["name"] == GREEDY)
+    chosen = {step["ingredient"] for step in soup["steps"] if step["accepted"]}
     lines = [
         "---",
         "library_name: transformers",
@@ -20,7 +21,7 @@ def card_of(soup: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
         f"# Soup of {soup['run']}",
         "",
         f"A multitask text encoder for {', '.join(mine['tasks'])} (task set `{soup['tasks']}`): "
-        f"the weights of {len(settings)} checkpoint{'s' if len(settings) != 1 else ''} of one "
+        f"the weights of {len(chosen)} checkpoint{'s' if len(chosen) != 1 else ''} of one "
         f"search, averaged (greedy soup). Made with Stockpot {__version__}.",
         "",
         "## Scores",
@@ -45,7 +46,6 @@ def card_of(soup: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) 
         "| checkpoint | examples | score | sha256 |",
         "|---|---|---|---|",
     ]
-    chosen = {step["ingredient"] for step in soup["steps"] if step["accepted"]}
     for each in soup["ingredients"]:
         if each["name"] in chosen:
             row = (each["name"], f"{each['examples']:,}", f"{each['score']:.4f}")

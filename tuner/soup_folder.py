@@ -91,9 +91,31 @@ def write_soup(
 
 def members_of(kitchen: RunKitchen, menu: Menu) -> Any:
     """Names of ingredients: one list if all tasks have the same, else by task."""
-    names = {
-        task: [kitchen.ingredients[member].name for member in dish.members]
-        for task, dish in menu.items()
-    }
-    lists = list(names.values())
-    return lists[0] if all(each == lists[0] for each in lists) else names
+    return _once(
+        {
+            task: [kitchen.ingredients[member].name for member in dish.members]
+            for task, dish in menu.items()
+        }
+    )
+
+
+def weights_of(menu: Menu) -> Any:
+    """How much each member counts, in the same form; None where all count the same."""
+    if all(len(set(dish.weights)) == 1 for dish in menu.values()):
+        return None
+    return _once({task: list(dish.weights) for task, dish in menu.items()})
+
+
+def heads_of(kitchen: RunKitchen, menu: Menu) -> dict[str, str] | None:
+    """By task the ingredient whose head it is; None where heads are treated as all weights."""
+    if all(dish.head is None for dish in menu.values()):
+        return None
+    # A member that stands alone has its own.
+    heads = {task: d.members[0] if d.head is None else d.head for task, d in menu.items()}
+    return {task: kitchen.ingredients[head].name for task, head in heads.items()}
+
+
+def _once(by_task: dict[str, list[Any]]) -> Any:
+    """One list if all tasks have the same."""
+    lists = list(by_task.values())
+    return lists[0] if all(each == lists[0] for each in lists) else by_task

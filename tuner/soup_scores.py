@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.console import short
-from model.scores import RESAMPLES, Score, interval
+from model.scores import RESAMPLES, Score, Scored, Scores, interval
+from model.scores import score as score_dev
 from model.tasks import TaskSet
 from tuner.columns import signed
 from tuner.crossfit import HALVINGS_RESAMPLES, Difference, HeldOut, halve, score_held_out
@@ -24,7 +25,8 @@ class Result:
 
     name: str
     menu: Menu
-    score: Score
+    score: Score  # by the goal
+    overall: Score
     tasks: dict[str, Score]
     difference: Difference | None  # to the best single; None for itself
     held_out: HeldOut  # cross-fitted
@@ -80,7 +82,11 @@ class Halves:
 def score_methods(
     kitchen: Kitchen, names: Sequence[str], goal: str, *, halvings: int, seed: int = 0
 ) -> list[Result]:
-    """Sorted by the cross-fitted score, best first. Averages are halved `halvings` times only."""
+    """Sorted by the cross-fitted score, best first.
+
+    What chooses averages is halved `halvings` times only. All cross-fitted scores are set beside
+    the best single's, so that they compare whatever the number of halvings.
+    """
     whole = Judge(kitchen, goal)
     halves = Halves(kitchen, goal, max(HALVINGS, halvings), seed)
     menus: dict[str, Menu] = {}
@@ -91,21 +97,23 @@ def score_methods(
         kitchen.wanted = set()
         menus[name] = METHODS[name].choose(whole)
         kitchen.serve(menus[name])
-        few = METHODS[name].kind == WEIGHTS
-        held[name] = halves.cross_fit(name, halvings if few else HALVINGS)
+        few = METHODS[name].kind == WEIGHTS and not METHODS[name].fixed
+        held[name] = halves.cross_fit(name, halvings if few else len(halves.judges) // 2)
         spent[name] = kitchen.cost(kitchen.wanted)
         everything |= kitchen.wanted
     kitchen.wanted = everything
     dev = predictions_of(kitchen, list(menus.values()), "")
-    scores, differences = compare(dev, list(names), kitchen.tasks, goal, seed)
+    scores = {name: scores_of(dev[n], kitchen.tasks) for n, name in enumerate(names)}
+    differences = compare(dev, list(names), kitchen.tasks, goal, seed)
     found = [
         Result(
             name=name,
             menu=menus[name],
-            score=scores[name][0],
-            tasks=scores[name][1],
+            score=scores[name].tasks.get(goal, scores[name].overall),
+            overall=scores[name].overall,
+            tasks=scores[name].tasks,
             difference=differences[name],
-            held_out=held[name],
+            held_out=held[name].beside(held[BEST]),
             halvings=len(held[name].halvings),
             evaluations=spent[name],
         )
@@ -114,16 +122,23 @@ def score_methods(
     return sorted(found, key=lambda result: -result.held_out.value)
 
 
+def scores_of(one: DevPredictions, tasks: TaskSet) -> Scores:
+    """A candidate's scores as every evaluation has them: one model has one interval everywhere."""
+    scored = {}
+    for task in tasks:
+        of = one.answers[task.name]
+        labels, (answers,) = of.labels.astype(float), of.predictions.astype(float)
+        scored[task.name] = Scored(task.metric, task.weight, task.classes, labels, answers)
+    return score_dev(scored)
+
+
 def compare(
     dev: DevPredictions, names: list[str], tasks: TaskSet, goal: str, seed: int
-) -> tuple[dict[str, tuple[Score, dict[str, Score]]], dict[str, Difference | None]]:
-    """Each candidate's scores with intervals, and its paired difference to the best single."""
+) -> dict[str, Difference | None]:
+    """Each candidate's paired difference to the best single."""
     points = dev.grid(tasks).at(0)
     drawn = dev.resampled(tasks, RESAMPLES, seed)
     best = names.index(BEST)
-
-    def score(number: int, of: str) -> Score:
-        return Score(float(points.by(of)[number]), *interval(drawn.by(of)[number]))
 
     def difference(number: int) -> Difference | None:
         if number == best:
@@ -131,11 +146,7 @@ def compare(
         value = float(points.by(goal)[number] - points.by(goal)[best])
         return Difference(value, *interval(drawn.by(goal)[number] - drawn.by(goal)[best]))
 
-    scores = {
-        name: (score(number, goal), {task: score(number, task) for task in tasks.names})
-        for number, name in enumerate(names)
-    }
-    return scores, {name: difference(number) for number, name in enumerate(names)}
+    return {name: difference(number) for number, name in enumerate(names)}
 
 
 # --- what to take -------------------------------------------------------------------------------
@@ -146,8 +157,8 @@ def recommend(results: Sequence[Result]) -> tuple[Result, str]:
 
     Judged on rows that did not choose. Of as many models, the higher cross-fitted score.
     """
-    first = results[0]
-    level = [r for r in results if r is first or (first.held_out - r.held_out).tie]
+    first = max(results, key=lambda r: r.held_out.value)
+    level = [r for r in results if r is first or (first.held_out - r.held_out).low <= 0]
     taken = min(level, key=lambda r: (r.models, results.index(r)))
     _, low, high = taken.held_out.around()
     score = f"{short(taken.held_out.value)} [{short(low)}, {short(high)}]"

@@ -10,6 +10,8 @@ from model.console import clock, short
 from tuner.columns import cut, plus, table
 from tuner.methods import GREEDY
 
+LETTERS = 5  # of a task's name, where there is no room: as wide as its scores
+
 
 def text_of(soup: Mapping[str, Any], run: Path) -> str:
     """Of what soup.json says."""
@@ -19,9 +21,11 @@ def text_of(soup: Mapping[str, Any], run: Path) -> str:
 
 def _head(soup: Mapping[str, Any]) -> list[str]:
     count, of = len(soup["ingredients"]), soup["candidates"]
+    known = round(soup["evaluations"] - soup["ran"], 2)
     lines = [
         f"soup of {soup['run']} on {soup['tasks']}: {count} of {of} checkpoints fit together; "
-        f"{soup['evaluations']:g} evaluations, {clock(soup['seconds'])}"
+        f"{soup['ran']:g} evaluations in {clock(soup['seconds'])}"
+        + (f", {known:g} known before" if known else "")
     ]
     lines += [cut(f"  left out {each['name']}: {each['reason']}") for each in soup["skipped"]]
     steps = [step for step in soup["steps"] if step["accepted"]]
@@ -34,7 +38,9 @@ def _head(soup: Mapping[str, Any]) -> list[str]:
 
 
 def _methods(soup: Mapping[str, Any]) -> list[str]:
-    tasks = list(soup["methods"][0]["tasks"])
+    goal = soup["goal"]
+    # The goal has a column of its own.
+    others = [name for name in ("overall", *soup["methods"][0]["tasks"]) if name != goal]
     rows = []
     for method in soup["methods"]:
         crossed, score = method["cross_fitted"], method["score"]
@@ -44,13 +50,16 @@ def _methods(soup: Mapping[str, Any]) -> list[str]:
             + [short(crossed["value"]), plus(crossed["gap"])]
             + [f"{short(score['value'])} [{short(score['low'])}, {short(score['high'])}]"]
             + [_difference(method["difference"])]
-            + [str(method["models"]), f"{method['evaluations']:g}"]
-            + [short(method["tasks"][task]["value"]) for task in tasks]
+            + [str(method["models"]), f"{method['evaluations']:.3g}"]
+            + [short({"overall": method["overall"], **method["tasks"]}[o]["value"]) for o in others]
         )
-    goal = soup["goal"]
-    header = ["  method", "cross-fitted", "gap", goal, "against best single", "models", "runs"]
-    lines = table([*header, *tasks], rows, {"  method", goal, "against best single"})
-    return ["methods, by the score on rows that did not choose", *lines]
+    header = ["  method", "crossed", "gap", goal, "against best single", "models", "runs"]
+    left = {"  method", goal, "against best single"}
+    lines = table([*header, *others], rows, left, indent="")
+    shorter = [name[:LETTERS] for name in others]
+    if len(lines) > len(rows) + 1 and len(set(shorter)) == len(shorter):  # it does not fit
+        lines = table([*header, *shorter], rows, left, indent="")
+    return ["methods, by the score on rows that did not choose (crossed)", *lines]
 
 
 def _difference(found: Mapping[str, Any] | None) -> str:

@@ -59,6 +59,9 @@ class RunKitchen:
     ) -> None:
         self.tasks, self.ingredients, self.group = tasks, ingredients, group
         self.members: Sequence[int] = range(len(ingredients))
+        # As in the search, where the early score of a stopped trial makes it no best one.
+        finished = [number for number in self.members if ingredients[number].finished]
+        self.singles: Sequence[int] = finished or self.members
         self.dev_rows = dev_rows
         self.labels: Mapping[str, Array] = dev_rows.labels
         self.fingerprint, self.folder, self.log = fingerprint, folder, log
@@ -66,6 +69,7 @@ class RunKitchen:
         self._kept = kept
         self._tasted: dict[tuple[str, Dish], Served] = {}
         self.wanted: set[tuple[str, Dish]] = set()
+        self.ran: set[tuple[str, Dish]] = set()  # now, and not known from before
 
     # --- answers ----------------------------------------------------------------------------
 
@@ -115,6 +119,7 @@ class RunKitchen:
                 pc.equal(found.predictions["task"].cast(pa.string()), task)
             )
             write_predictions(self._file(task, dish), table)
+            self.ran.add((task, dish))
             self._tasted[task, dish] = self.dev_rows.serve(task, _plain(table))
         first = next(iter(menu.values()))
         names = " + ".join(self.ingredients[member].name for member in first.members)

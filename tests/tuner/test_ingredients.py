@@ -90,3 +90,17 @@ def test_candidates_come_best_first_and_of_equals_the_earlier(tmp_path: Path) ->
         found = [each.name for _, each in candidates_of(ledger.state, tmp_path, 3, "overall")]
     # The best three, and the best of each task: `mood` early, `near` late.
     assert found == ["t0001/c000100", "t0002/c000100", "t0003/c000100", "t0000/c000200"]
+
+
+def test_the_first_is_what_the_search_calls_its_best(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        begin(ledger)
+        for score, end in ((0.5, "finished"), (0.9, "stopped"), (0.7, "finished")):
+            trial = create(ledger)
+            evaluate(ledger, trial, 100, score)
+            close(ledger, trial, end)
+        found = [each for _, each in candidates_of(ledger.state, tmp_path, 3, "overall")]
+        best = ledger.state.best_trial()
+    assert best is not None and found[0].trial == best.id == "t0002"
+    assert [each.trial for each in found] == ["t0002", "t0000", "t0001"]
+    assert [each.finished for each in found] == [True, True, False]

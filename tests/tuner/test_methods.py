@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from model.scores import Array
+from model.scores import Array, Score
 from model.tasks import TaskSet, load_task_set
 from tuner.blend import Served, blend
+from tuner.crossfit import HeldOut
 from tuner.dishes import MEAN, VOTE, WEIGHTS, Dish, Judge, dish, single
-from tuner.methods import BEST, GREEDY, METHODS, greedy_steps, prior
-from tuner.soup_scores import Halves, models_of, recommend, score_methods
+from tuner.methods import BEST, GREEDY, METHODS, PREDICTIONS, greedy_steps, prior
+from tuner.soup_scores import Halves, Result, models_of, recommend, score_methods
 
 TASKS = load_task_set("sample")
 RIGHT = 0.6  # how often anything is right, whatever it is made of
@@ -25,6 +26,7 @@ class NoiseKitchen:
         self.tasks, self.seed = tasks, seed
         self.group: Sequence[int] = range(count)
         self.members: Sequence[int] = range(count)
+        self.singles: Sequence[int] = range(count)
         self.wanted: set[tuple[str, Dish]] = set()
         self.served: dict[tuple[str, Dish], Served] = {}
         self.labels: Mapping[str, Array] = {
@@ -126,6 +128,16 @@ def test_a_goal_may_be_a_task() -> None:
     assert chosen[task] == single(int(np.argmax(values)))
 
 
+def test_the_best_single_is_one_of_those_that_may_be_it() -> None:
+    kitchen = NoiseKitchen(2)
+    judge = Judge(kitchen, "overall")
+    best, second = judge.order(kitchen.members)[:2]
+    assert METHODS[BEST].choose(judge)[TASKS.names[0]] == single(best)
+    kitchen.singles = [member for member in kitchen.members if member != best]
+    assert METHODS[BEST].choose(judge)[TASKS.names[0]] == single(second)
+    assert greedy_steps(judge)[0].candidate == best  # as an ingredient it comes first all the same
+
+
 def test_the_prior_counts_down_from_the_best() -> None:
     assert prior([4, 2, 7]) == {4: 3.0, 2: 2.0, 7: 1.0}
 
@@ -168,3 +180,62 @@ def test_a_clear_gain_is_recommended_whatever_it_costs() -> None:
     assert [r.name for r in results][0] == "mean"
     taken, sentence = recommend(results)
     assert taken.name == "mean" and "5 models" in sentence and "a tie" not in sentence
+
+
+# --- scores over other numbers of halvings ------------------------------------------------------
+
+
+def held_out(halvings: Sequence[float], seed: int = 0) -> HeldOut:
+    """Of so many halvings, with the noise of the rows that all share."""
+    shared = np.random.default_rng(0).normal(0, 0.01, (20, 400))
+    own = np.random.default_rng(seed).normal(0, 0.001, (20, 400))
+    return HeldOut(float(np.mean(halvings)), np.array(halvings), (shared + own)[: len(halvings)])
+
+
+def result(name: str, held: HeldOut, count: int = 1) -> Result:
+    menu = {"a": dish(MEAN, range(count)) if METHODS[name].kind == PREDICTIONS else single(0)}
+    score = Score(held.value, 0, 1)
+    return Result(name, menu, score, score, {}, None, held, len(held.halvings), 0)
+
+
+EASY_FIRST = [0.75] + [0.70] * 19  # the first halving is easy, for everyone
+
+
+def test_a_score_over_one_halving_is_set_beside_the_best_over_twenty() -> None:
+    best = held_out(EASY_FIRST)
+    assert held_out([0.75], 1).beside(best).value == pytest.approx(best.value)
+    assert held_out([0.71], 1).beside(best).value == pytest.approx(best.value - 0.04)
+    other = held_out([value + 0.01 for value in EASY_FIRST], 2)
+    assert other.beside(best).value == pytest.approx(other.value)  # of as many it is its own
+
+
+def test_what_equals_the_best_on_its_halvings_ranks_with_it() -> None:
+    class Alike(NoiseKitchen):
+        """No average is ever better, so the greedy soup is the best model alone."""
+
+        def _served(self, name: str, of: Dish) -> Served:
+            served = super()._served(name, of)
+            if not of.must_run:
+                return served
+            labels = self.labels[name]
+            return Served(labels[::-1].copy(), served.shares)
+
+    found = score_methods(Alike(0), [BEST, GREEDY, "uniform soup"], "overall", halvings=1)
+    by_name = {each.name: each for each in found}
+    best, greedy = by_name[BEST].held_out, by_name[GREEDY].held_out
+    assert greedy.halvings[0] == best.halvings[0] and greedy.value == best.value
+    assert {name: each.halvings for name, each in by_name.items()} == {
+        BEST: 20,
+        GREEDY: 1,
+        "uniform soup": 20,  # it chooses nothing, so they are free
+    }
+    assert [each.held_out.value for each in found] == sorted(
+        (each.held_out.value for each in found), reverse=True
+    )
+
+
+def test_what_is_clearly_worse_is_not_recommended_for_an_easy_halving() -> None:
+    best = held_out(EASY_FIRST)
+    worse = result(GREEDY, held_out([0.71], 1).beside(best))
+    taken, sentence = recommend([worse, result(BEST, best)])  # whatever their order
+    assert taken.name == BEST and "nothing did better" in sentence

@@ -158,3 +158,12 @@ def test_a_recipe_that_cannot_be_followed_is_refused(
     (tmp_path / "ensemble.json").write_text(json.dumps(recipe))
     assert main([str(tmp_path), "--text", "a"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_checkpoint_knows_where_its_runs_data_were(run: Path, data: Path) -> None:
+    from tuner.cooked import open_cooked
+
+    (place, *_) = sorted((run / "trials/t0000/checkpoints").iterdir())
+    found = open_cooked(place)
+    assert found.place == place / "model"
+    assert found.data == data and found.task_set == "cs224n"

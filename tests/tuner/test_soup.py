@@ -22,15 +22,18 @@ from model.checkpoint import MANIFEST, write_manifest
 from model.errors import InputError
 from model.files import read_yaml, to_yaml
 from model.folder import load_model
-from tests.tuner.search_runs import ROOT, state_of
+from tests.tuner.search_runs import ROOT, aim, state_of
 from tests.tuner.soup_runs import POINTS, ROWS, make_run, write_toy
 from tuner import afterwards, tastings
 from tuner.asked import How
 from tuner.average import mean_of
 from tuner.console import SearchConsole
 from tuner.cook import cook, read_soup
+from tuner.dishes import MEAN, WEIGHTS, dish
 from tuner.methods import BEST, GREEDY, METHODS
+from tuner.model_card import card_of
 from tuner.soup import main
+from tuner.soup_folder import heads_of, weights_of
 from tuner.soup_text import text_of
 
 OTHER = {"head.hidden": 8, "optim.learning_rate": 1e-7}  # fits nobody, and has learned nothing
@@ -93,6 +96,67 @@ def test_every_method_is_scored_and_the_table_is_sorted(run: Path, soup: dict[st
     assert max(map(len, text.splitlines())) < 200
 
 
+def test_three_tasks_fit_into_one_table_on_a_terminal(run: Path, soup: dict[str, Any]) -> None:
+    long = dict(
+        zip(("mood", "said", "much"), ("sentiment", "paraphrase", "similarity"), strict=True)
+    )
+    methods = [
+        {**each, "tasks": {long[task]: of for task, of in each["tasks"].items()}}
+        for each in soup["methods"]
+    ]
+    widest = {"difference": {"value": -0.1, "low": -0.2, "high": -0.1}, "evaluations": 12.33}
+    methods[0] = {**methods[0], **widest}
+    lines = text_of({**soup, "methods": methods}, run).splitlines()
+    (head,) = [line for line in lines if line.startswith("  method")]
+    assert head.split()[-3:] == ["senti", "parap", "simil"]
+    start = lines.index(head)
+    assert max(map(len, lines[start : start + 1 + len(METHODS)])) <= 110
+
+
+def test_one_model_has_one_interval(run: Path, soup: dict[str, Any]) -> None:
+    state = state_of(run)
+    best = state.best_trial()
+    assert best is not None and (entry := best.chosen(state.objectives)) is not None
+    found = method(soup, BEST)
+    low, high = entry["interval"]
+    assert found["score"] == found["overall"]
+    assert found["score"] == pytest.approx({"value": entry["score"], "low": low, "high": high})
+    for task, of in entry["tasks"].items():
+        low, high = of["interval"]
+        assert found["tasks"][task]["low"] == pytest.approx(low)
+        assert found["tasks"][task]["high"] == pytest.approx(high)
+
+
+def test_with_a_task_as_objective_both_scores_are_written(copy: Path) -> None:
+    aim(copy, "much")
+    found = cooked(copy, methods=["mean"])
+    assert found["goal"] == "much"
+    for each in found["methods"]:
+        task = each["tasks"]["much"]
+        assert each["score"] == {key: task[key] for key in ("value", "low", "high")}
+        units = [each["tasks"][name]["value"] for name in ("mood", "said")]
+        overall = np.mean([*units, (1 + task["value"]) / 2])
+        assert each["overall"]["value"] == pytest.approx(overall) != each["score"]["value"]
+    table = text_of(found, copy)
+    head = next(line for line in table.splitlines() if line.startswith("  method"))
+    assert head.split()[3] == "much" and head.split()[-3:] == ["overall", "mood", "said"]
+
+
+def test_the_file_tells_what_every_soup_is_made_of(soup: dict[str, Any]) -> None:
+    kitchen: Any = SimpleNamespace(ingredients=[SimpleNamespace(name=f"t{n}") for n in range(3)])
+    trunk = {"a": dish(WEIGHTS, [0, 1], head=2), "b": dish(WEIGHTS, [0, 1], head=0)}
+    assert heads_of(kitchen, trunk) == {"a": "t2", "b": "t0"} and weights_of(trunk) is None
+    of_one = {"a": dish(WEIGHTS, [0], head=0), "b": dish(WEIGHTS, [0], head=1)}
+    assert heads_of(kitchen, of_one) == {"a": "t0", "b": "t1"}
+    weighted = dict.fromkeys("ab", dish(WEIGHTS, [0, 2], [3, 1]))
+    assert weights_of(weighted) == [3, 1] and heads_of(kitchen, weighted) is None
+    by_task = {"a": dish(MEAN, [0, 1], [2, 1]), "b": dish(MEAN, [0, 1], [1, 2])}
+    assert weights_of(by_task) == {"a": [2, 1], "b": [1, 2]}
+    known = method(soup, "weighted vote")["weights"]  # by each task's own ranking
+    lists = known.values() if isinstance(known, dict) else [known]
+    assert all(sorted(each) == [1, 2, 3, 4, 5] for each in lists)
+
+
 def test_the_greedy_soup_is_not_worse_than_the_best_single(soup: dict[str, Any]) -> None:
     best, greedy = method(soup, BEST)["score"]["value"], method(soup, GREEDY)["score"]["value"]
     assert greedy >= best == pytest.approx(soup["ingredients"][0]["score"])
@@ -153,6 +217,14 @@ def test_the_soup_is_an_ordinary_model_folder(run: Path, soup: dict[str, Any]) -
     assert all(step["ingredient"] in card for step in soup["steps"] if step["accepted"])
 
 
+def test_the_card_counts_checkpoints_and_not_trials(soup: dict[str, Any]) -> None:
+    names = [step["ingredient"] for step in soup["steps"][:2]]
+    steps = [{**step, "accepted": place < 2} for place, step in enumerate(soup["steps"])]
+    card = card_of({**soup, "steps": steps}, {"t0000": {}})  # both of one trial
+    assert "the weights of 2 checkpoints of one search" in card
+    assert all(name in card for name in names)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_prediction_agrees_with_the_evaluation_whatever_answers(
     run: Path, soup: dict[str, Any], name: str, tmp_path: Path
@@ -187,9 +259,13 @@ def test_nothing_is_evaluated_twice(run: Path, soup: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tastings, "evaluate", lambda *args, **options: pytest.fail("ran again"))
         again = cooked(run, folders=True)
-    for each in (again, soup):
-        each.pop("time"), each.pop("seconds")
-    assert again == soup
+    assert again["ran"] == 0 and soup["ran"] == soup["evaluations"] > 0
+    assert "; 0 evaluations in" in text_of(again, run)
+    assert f"{soup['evaluations']:g} known before" in text_of(again, run)
+    beside = ("time", "seconds", "ran")
+    assert {k: v for k, v in again.items() if k not in beside} == {
+        k: v for k, v in soup.items() if k not in beside
+    }
 
 
 def test_killed_half_way_it_goes_on(copy: Path, soup: dict[str, Any]) -> None:
@@ -218,6 +294,7 @@ def test_killed_half_way_it_goes_on(copy: Path, soup: dict[str, Any]) -> None:
         patch.setattr(tastings, "evaluate", counted)
         found = cooked(copy, methods=[GREEDY, "uniform soup"])
     assert len(ran) == found["evaluations"]  # in both goes together, none of them twice
+    assert found["ran"] == found["evaluations"] - 3
     assert found["steps"] == soup["steps"]
     mine, known = method(found, GREEDY), method(soup, GREEDY)
     assert mine["members"] == known["members"] and mine["evaluations"] == known["evaluations"]
@@ -382,12 +459,11 @@ def test_other_data_than_the_searchs_are_refused(copy: Path) -> None:
     [
         (OSError("disk full"), "no soup: OSError: disk full; to try again: python -m tuner.soup"),
         (InputError("x", ["bad data"]), "no soup: bad data; to try again: python -m tuner.soup"),
-        (KeyboardInterrupt(), "no soup: interrupted; to try again: python -m tuner.soup"),
     ],
 )
 def test_a_soup_that_fails_is_told_in_a_line(
     run: Path,
-    error: BaseException,
+    error: Exception,
     said: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -409,7 +485,7 @@ def test_a_search_cooks_when_it_is_done_and_before_its_pictures(
 ) -> None:
     told: list[str] = []
 
-    def cook_it(folder: Path, console: SearchConsole) -> dict[str, Any]:
+    def cook_it(folder: Path, console: SearchConsole, heed: Any) -> dict[str, Any]:
         told.append("cooked")
         return {"run": folder.name}
 
@@ -424,6 +500,24 @@ def test_a_search_cooks_when_it_is_done_and_before_its_pictures(
     drawn = ["drawn"] if stopped != "interrupted" else []
     assert told == ["cooked"] * cooked + drawn
     assert (result.soup is not None) == cooked
+
+
+def test_whoever_interrupts_the_soup_does_not_wait_for_the_rest(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tuner.cook.cook", interrupted)
+    monkeypatch.setattr(afterwards, "summarise", lambda *parts, **options: None)
+    tasks = SimpleNamespace(task_set=None)
+    plan: Any = SimpleNamespace(folder=run, how=How(), space=tasks, max_examples=1)
+    board: Any = SimpleNamespace(finish=pytest.fail)
+    result = afterwards.afterwards(plan, state_of(run), None, board, SearchConsole(quiet=True))
+    assert result.stopped == "interrupted" and not result.complete
+    said = f"no soup: interrupted; to try again: python -m tuner.soup {run}\n"
+    assert capsys.readouterr().err == said
+    assert not (run / "report.html").exists()
 
 
 def test_a_search_leaves_the_dear_methods_to_the_command(copy: Path, soup: dict[str, Any]) -> None:

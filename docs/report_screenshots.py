@@ -84,6 +84,15 @@ def shot(driver: Any, path: Path, section: str | None = None, height: int | None
     return path
 
 
+def on_paper(driver: Any) -> None:
+    """The page as a printer is given it, to be looked at: an A4 sheet without its margins."""
+    size = {"width": 717, "height": 1060, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    driver.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    time.sleep(3)
+
+
 def printed(driver: Any, path: Path) -> Path:
     """The page as it comes out of a printer."""
     made = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})

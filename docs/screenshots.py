@@ -26,7 +26,7 @@ from selenium.webdriver.chrome.service import Service
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the tests' own way to start TensorBoard
 
-from tests.tuner.boards import tensorboard_on  # noqa: E402
+from tests.tuner.boards import Server, tensorboard_on  # noqa: E402
 
 WIDTH, HEIGHT = 1900, 900
 COLOURS = 128  # enough for a page of text and lines; a third of the bytes
@@ -96,34 +96,35 @@ def click(page: Any, text: str, tag: str = "") -> None:
     )
 
 
-def hparams_table(page: Any, address: str) -> None:
-    page.get(f"{address}/#hparams")
+def hparams_table(page: Any, board: Server) -> None:
+    page.get(f"{board.address}/#hparams")
     wait_for(lambda: page.execute_script(FIND, "TABLE VIEW", ""))
-    wait_for(lambda: page.execute_script(FIND, "t0001", ""))
+    first = min(board.trials())  # as the rows come by name
+    wait_for(lambda: page.execute_script(FIND, first, ""))
 
 
-def hparams_parallel(page: Any, address: str) -> None:
-    hparams_table(page, address)
+def hparams_parallel(page: Any, board: Server) -> None:
+    hparams_table(page, board)
     click(page, "PARALLEL COORDINATES VIEW")
     wait_for(lambda: page.execute_script(HAS, "path") > 5)
 
 
-def images(page: Any, address: str) -> None:
-    page.get(f"{address}/#images")
+def images(page: Any, board: Server) -> None:
+    page.get(f"{board.address}/#images")
     wait_for(lambda: page.execute_script(HAS, "img") > 2)
 
 
-def curves(page: Any, address: str) -> None:
-    page.get(f"{address}/?smoothing=0#timeseries")
+def curves(page: Any, board: Server) -> None:
+    page.get(f"{board.address}/?smoothing=0#timeseries")
     wait_for(lambda: page.execute_script(HAS, "line-chart") > 2)
 
 
-def projector(page: Any, address: str) -> None:
-    page.get(f"{address}/#projector")
+def projector(page: Any, board: Server) -> None:
+    page.get(f"{board.address}/#projector")
     time.sleep(10)  # it computes its axes as long as that
 
 
-PAGES: dict[str, Callable[[Any, str], None]] = {
+PAGES: dict[str, Callable[[Any, Server], None]] = {
     "hparams-table": hparams_table,
     "hparams-parallel": hparams_parallel,
     "images": images,
@@ -154,7 +155,7 @@ def main() -> None:
     with tensorboard_on(given.run, *flags) as board, browser() as page:
         wait_for(board.trials)
         for name in given.only:
-            PAGES[name](page, board.address)
+            PAGES[name](page, board)
             save(page, given.out / f"tensorboard-{name}.png")
 
 

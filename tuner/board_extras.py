@@ -66,7 +66,7 @@ def write_soups(board: Board) -> None:
         place = board.folder / "board" / slug(method["name"])
         remove_folder(place)
         file, when = EventFile(place), float(soup["time"])
-        file.add(session_start(method["name"], {"origin": "soup"}, when), when)
+        file.add(session_start(row_of(method["name"]), {"origin": "soup"}, when), when)
         file.add(scalars(_scores(method)), when)
         file.add(session_end("finished", when), when)
         file.add(text("about", _about(method)), when)
@@ -77,12 +77,19 @@ def write_soups(board: Board) -> None:
             _draw(board, pictures, board.folder / predictions, method["name"], when)
 
 
+def row_of(method: str) -> str:
+    """Its name in the table, which TensorBoard sorts by: after all trials."""
+    return f"~ {method}"
+
+
 def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "soup"
 
 
 def _scores(method: Mapping[str, Any]) -> dict[str, float | None]:
-    values: dict[str, float | None] = {"best/overall": method["score"]["value"]}
+    # With a task as objective, `score` is that task's.
+    overall = method.get("overall") or method["score"]
+    values: dict[str, float | None] = {"best/overall": overall["value"]}
     values |= {f"best/{name}": of["value"] for name, of in method.get("tasks", {}).items()}
     return values
 

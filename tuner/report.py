@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         from tuner.tensorboard import rebuild  # type: ignore[import-not-found,unused-ignore]
 
         for folder in arguments.run:
-            rebuild(folder)
+            rebuild(folder, data=arguments.data)
             print(f"tensorboard --logdir {folder}")
     return 0
 
@@ -103,9 +103,11 @@ def write_report(
 
 def report_of(runs: Sequence[Run]) -> str:
     """The page as text."""
+    from tuner.reporting.compare import told_apart
     from tuner.reporting.compare_section import comparison_section
     from tuner.reporting.page import page
 
+    runs = told_apart(runs)
     if len(runs) == 1:
         one = runs[0]
         return page(f"Search {one.name}", subtitle_of(one), [("", sections_of(one, ""))])

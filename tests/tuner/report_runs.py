@@ -13,6 +13,7 @@ from model.files import to_yaml, write_whole
 from tests.tuner.search_runs import settings
 from tuner.ledger import Ledger
 from tuner.run_folder import LEDGER
+from tuner.run_state import objective_value
 
 EVIL = "<script>window.harmed = true</script>"
 EVIL_IMAGE = "<img src=x onerror='window.harmed = true'>"
@@ -107,14 +108,22 @@ def add_soup(run: Path) -> dict[str, Any]:
     entry = best.chosen(state.objectives)
     assert entry is not None
     name = f"{best.id}/{entry['checkpoint']}"
-    value = float(entry["score"])
+    value = objective_value(entry, state.goal)
     tasks = {
         task: {"metric": of["metric"], "value": of["value"], "low": of["interval"][0],
                "high": of["interval"][1]}
         for task, of in entry["tasks"].items()
     }  # fmt: skip
     score = {"value": value, "low": value - 0.1, "high": value + 0.1}
-    common = {"score": score, "tasks": tasks, "models": 1, "evaluations": 3, "folder": None}
+    overall = {"value": float(entry["score"]), "low": 0.1, "high": 0.9}
+    common = {
+        "score": score,
+        "overall": overall,
+        "tasks": tasks,
+        "models": 1,
+        "evaluations": 3,
+        "folder": None,
+    }
     methods = [
         {
             **common,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,25 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from model.errors import InputError
 from tests.tuner.report_runs import EVIL, EVIL_IMAGE, add_failure, add_soup, make_run
-from tests.tuner.search_runs import state_of
+from tests.tuner.search_runs import aim, state_of
 from tuner.afterwards import with_report
 from tuner.console import SearchConsole
+from tuner.methods import METHODS
 from tuner.report import main, report_of, write_report
+from tuner.reporting import figures
+from tuner.reporting.answer import Answer, Contender, collect_answer
+from tuner.reporting.answer_section import answer_section
 from tuner.reporting.compare import collect_comparison
-from tuner.reporting.mistakes import collect_mistakes, worst_of
+from tuner.reporting.draw_answer import draw_scores, draw_tasks
+from tuner.reporting.importance import collect_importance
+from tuner.reporting.importance_section import mattered_section
+from tuner.reporting.mistakes import best_trial_of, collect_mistakes, worst_of
+from tuner.reporting.mistakes_section import mistakes_section
+from tuner.reporting.numbers import short
+from tuner.reporting.repeating import collect_repeating
 from tuner.reporting.run import load_run
+from tuner.reporting.soup_file import Score
+from tuner.reporting.vectors import collect_clouds
 
 SECTIONS = ("answer", "mattered", "history", "soup", "wrong", "repeat")
 
@@ -144,7 +158,7 @@ def test_the_overall_score_is_the_mean_of_scikit_learns_and_scipys(run: Path, pa
     parts.append((1 + pearsonr(*predictions_of(run, "near")[:2]).statistic) / 2)
     shown = f"{np.mean(parts):.3f}".replace("0.", ".", 1)
     best = state_of(run).ranked()[0].id
-    assert f"best trial ({best}) scores {shown} [" in page.text
+    assert f"Best trial ({best}) scores {shown} [" in page.text
 
 
 def test_the_worst_errors_are_wrong_and_the_surest_come_first(run: Path) -> None:
@@ -224,6 +238,8 @@ def test_plotly_knows_every_property_of_every_picture(souped: Page) -> None:
 
 def test_the_soups_words_and_steps_are_shown(souped: Page) -> None:
     assert "1 of 2 ingredients went into the greedy soup, of 4 candidates" in souped.text
+    assert "of 4 candidates (5 evaluations in 3.2 s)" in souped.text
+    assert f"Take it {EVIL}." in souped.text  # a sentence begins with a capital
     assert "greedy soup recommended" in souped.text
     assert "t0009/step-1" in souped.text
     assert {"soup-steps-data", "soup-distance-data"} <= set(souped.data)
@@ -241,8 +257,18 @@ def test_a_soup_file_that_makes_no_sense_is_a_note(run: Path, html: str) -> None
             path.write_text(content)
             loaded = load_run(run)
             assert loaded.soup is None and any("soup.json" in each for each in loaded.notes)
+            said = Page(answer_section(loaded, collect_answer(loaded), "").body).text
+            assert all(" ".join(each.split()) in said for each in loaded.notes)
     finally:
         path.unlink()
+
+
+def test_the_best_is_trained_again_with_the_searchs_own_evaluations(run: Path) -> None:
+    found = load_run(run)
+    assert found.asked.grace_examples is None
+    settings = dict(collect_repeating(found).settings)
+    most = int(settings["budget.examples"].replace(",", ""))
+    assert int(settings["budget.eval_every"].replace(",", "")) == -(-most // 3)
 
 
 def test_failures_are_told_with_their_reason(page: Page) -> None:
@@ -268,6 +294,104 @@ def test_without_data_and_model_the_rest_is_still_there(run: Path, place: Path) 
         away.rename(place / "data")
 
 
+def test_with_a_task_as_objective_its_score_goes_by_its_name(run: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(run, tmp_path / "aimed"))
+    aim(other, "mood")
+    for souped in (False, True):
+        if souped:
+            add_soup(other)
+        loaded = load_run(other)
+        entry = loaded.state.ranked()[0].chosen(["mood"])
+        assert entry is not None and entry["score"] != entry["tasks"]["mood"]["value"]
+        value = entry["tasks"]["mood"]["value"]
+        answer = collect_answer(loaded)
+        part = Page(answer_section(loaded, answer, "").body)
+        assert re.search(rf"scores {short(value)} \[.*?\] in mood on dev", part.text)
+        assert [name for name in part.texts if name in ("models", "mood", "overall")] == [
+            "models",
+            "mood",
+            "overall",
+        ]
+        cells = [of["data-key"] for of in part.all("td") if "data-key" in of]
+        assert str(value) in cells and str(entry["score"]) in cells
+        figure = draw_scores(answer, "")
+        assert figure is not None and value in figure.data[0]["x"]
+        assert figure.layout["xaxis"]["title"]["text"] == "mood on dev (accuracy)"
+
+
+def test_an_ensemble_lends_its_vectors_from_the_best_trial(run: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(run, tmp_path / "blended"))
+    soup = add_soup(other)
+    best = soup["methods"][0]
+    together = {**soup["methods"][1], "predictions": best["predictions"], "folder": "soups/all"}
+    (other / "soups/all").mkdir(parents=True)
+    (other / "soups/all/ensemble.json").write_text("{}")
+    soup |= {"methods": [best, together], "recommended": together["name"]}
+    (other / "soup/soup.json").write_text(json.dumps(soup))
+    loaded = load_run(other)
+    mistakes = collect_mistakes(loaded)
+    assert mistakes.subject is not None and mistakes.subject.name == together["name"]
+    clouds, why_not = collect_clouds(mistakes, best_trial_of(loaded))
+    assert len(clouds) == 3 and not why_not
+    said = Page(mistakes_section(mistakes, clouds, why_not, "").body).text
+    owner = f"best trial ({loaded.state.ranked()[0].id})"
+    assert f"The vectors are those of {owner} , as {together['name']} has none." in said
+
+
+def contender(name: str, kind: str, value: float, **more: Any) -> Contender:
+    score = Score(value, value - 0.1, value + 0.1)
+    return Contender(
+        name=name, kind=kind, score=score, overall=score, tasks={"mood": score}, **more
+    )
+
+
+def test_the_default_is_in_the_pictures_however_many_methods_there_are() -> None:
+    methods = [contender(name, METHODS[name].kind, 0.5) for name in METHODS]
+    methods = [m if m.name != "trunk soup" else replace(m, recommended=True) for m in methods]
+    every = [*methods, contender("default configuration (t0000)", "default", 0.4)]
+    answer = Answer(methods[0], every, "overall", {"mood": "accuracy"}, ())
+    scores, tasks = draw_scores(answer, ""), draw_tasks(answer, "")
+    assert scores is not None and tasks is not None
+    drawn = [name.replace("<br>", " ") for trace in scores.data for name in trace["y"]]
+    assert sorted(drawn) == sorted(each.name for each in every)
+    assert [trace["name"] for trace in tasks.data] == [
+        "trunk soup",
+        "best single",
+        "greedy soup",
+        "mean",
+        "default configuration (t0000)",
+    ]
+
+
+def test_why_the_default_is_not_counted_is_said(run: Path) -> None:
+    loaded = load_run(run)
+    finished = len(loaded.state.ranked())
+    importance = collect_importance(loaded)
+    assert importance.finished == finished - 1
+    said = Page(mattered_section(importance, "").body).text
+    assert "The default configuration, which finished too, is not counted" in said
+
+
+def test_marks_can_be_seen_on_any_paper() -> None:
+    from plotly.colors import sample_colorscale
+
+    style = (Path(figures.__file__).parent / "page.css").read_text(encoding="utf-8")
+    papers = [tuple(bytes.fromhex(found)) for found in re.findall(r"--paper: #(\w+)", style)]
+    assert len(papers) == 3  # light, dark, printed
+    for colour in sample_colorscale(figures.SCALE, list(np.linspace(0, 1, 11))):
+        mark = tuple(float(part) for part in re.findall(r"[\d.]+", colour))
+        for paper in papers:
+            low, high = sorted((luminance(mark), luminance(paper)))
+            assert (high + 0.05) / (low + 0.05) > 2.3, (colour, paper)
+
+
+def luminance(colour: Any) -> float:
+    """As the accessibility guidelines for the web have it."""
+    parts = np.array(colour) / 255
+    parts = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(parts @ [0.2126, 0.7152, 0.0722])
+
+
 def test_papers_are_shown_for_their_own_tasks_only(page: Page) -> None:
     from tuner.reporting.published import published_for
 
@@ -291,6 +415,24 @@ def test_two_runs_stand_side_by_side_with_paired_differences(run: Path, place: P
     whole = Page(report_of(runs))
     found = [of["id"] for of in whole.all("section")]
     assert found == ["compare", *(f"run{n}-{name}" for n in (0, 1) for name in SECTIONS)]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(run: Path, tmp_path: Path) -> None:
+    again = Path(shutil.copytree(run, tmp_path / "again"))
+    comparison = collect_comparison([load_run(run), load_run(again)])
+    assert [side.name for side in comparison.sides] == [str(run), str(again)]
+    (pair,) = comparison.pairs
+    assert (pair.first, pair.second) == (str(run), str(again))
+
+
+def test_moved_data_are_told_to_tensorboard_too(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr("tuner.report.write_report", lambda *given, **options: run / "ledger.jsonl")
+    monkeypatch.setattr("tuner.tensorboard.rebuild", lambda *given, **more: told.append(more))
+    assert main([str(run), "--data", str(tmp_path), "--tensorboard"]) == 0
+    assert told == [{"data": tmp_path}]
 
 
 def test_the_command_writes_the_file_and_says_so(run: Path, tmp_path: Path, capsys: Any) -> None:

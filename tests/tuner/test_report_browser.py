@@ -92,12 +92,27 @@ def test_it_opens_offline_without_an_error_and_complete(driver: Any, page: Path)
 
 
 def test_the_console_and_the_network_are_really_watched(driver: Any) -> None:
+    requests(driver)  # those until now
     driver.execute_script(
         "const i = new Image(); i.src = 'http://nowhere.invalid/x.png';"
         "setTimeout(() => { throw new Error('heard'); });"
     )
     time.sleep(0.5)
-    assert any("heard" in fault for fault in faults(driver))
+    told = faults(driver)
+    assert any("heard" in fault for fault in told)
+    assert any("Content Security Policy" in fault for fault in told)  # which stops it
+    assert "http://nowhere.invalid/x.png" in requests(driver)
+
+
+def test_the_answer_fits_a_desktop(driver: Any) -> None:
+    driver.set_window_size(1180, 900)
+    time.sleep(0.3)
+    wide, room = driver.execute_script(
+        "const box = document.querySelector('#answer .scroll');"
+        "return [box.scrollWidth, box.clientWidth]"
+    )
+    assert driver.execute_script("return window.innerWidth") == 1180
+    assert wide <= room
 
 
 def test_script_in_the_data_does_nothing(driver: Any) -> None:
@@ -170,8 +185,38 @@ def test_colouring_by_prediction_shows_the_other_points(driver: Any) -> None:
     assert driver.execute_script(view) == ["prediction"]
 
 
+PRINTED = """
+const shown = (e) => e.getClientRects().length > 0;
+const all = (what) => Array.from(document.querySelectorAll(what)).filter(shown);
+const width = (e) => e.getBoundingClientRect().width;
+const lines = (e) => {
+  const words = document.createRange();
+  words.selectNodeContents(e);
+  return new Set(Array.from(words.getClientRects(), (r) => Math.round(r.top / 4))).size;
+};
+return {
+  paper: getComputedStyle(document.body).backgroundColor,
+  pictures: [...new Set(all(".plot").map((e) => e._fullLayout.paper_bgcolor))],
+  undrawn: all(".plot").filter((e) => !e.querySelector("svg")).map((e) => e.id),
+  narrow: all("figure").filter((e) => width(e.querySelector(".main-svg")) < 0.8 * width(e))
+    .map((e) => e.querySelector(".plot").id),
+  halves: new Set(all("figure.half").map((e) => Math.round(e.getBoundingClientRect().left))).size,
+  broken: all("td.right, td .ends").filter((e) => lines(e) > 1).map((e) => e.textContent),
+  settings: all(".setting").length,
+  sections: all("section").length,
+};
+"""
+
+
 def test_it_prints_light_and_whole(driver: Any, eyes: ModuleType, tmp_path: Path) -> None:
     eyes.colours(driver, "dark")
+    eyes.on_paper(driver)
+    found = driver.execute_script(PRINTED)
+    assert found["paper"] == "rgb(255, 255, 255)" and found["pictures"] == ["#ffffff"]
+    assert found["sections"] == 6 and found["undrawn"] == []
+    assert found["halves"] == 2 and found["narrow"] == []  # each as wide as its box
+    assert found["broken"] == [] and found["settings"] == 0
+    assert overflowing(driver) == []
     made = eyes.printed(driver, tmp_path / "page.pdf").read_bytes()
-    assert made.startswith(b"%PDF") and made.count(b"/Type /Page\n") + made.count(b"/Page") > 3
+    assert made.startswith(b"%PDF") and made.count(b"/Type /Page\n") > 3
     assert faults(driver) == []

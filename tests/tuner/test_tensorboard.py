@@ -238,6 +238,7 @@ def soup_json(folder: Path) -> None:
         "about": "the best checkpoints, one by one",
         "members": ["t0000/step-00000200"],
         "score": score,
+        "overall": {"value": 0.75, "low": 0.7, "high": 0.8},
         "tasks": {"sentiment": task},
         "folder": "soup",
         "predictions": predictions,
@@ -256,9 +257,15 @@ def test_soups_are_rows_of_the_table_with_pictures(tmp_path: Path) -> None:
     assert [place.name for place in (tmp_path / "board").iterdir()] == ["greedy-soup"]
     (file,) = files_in(tmp_path / "board" / "greedy-soup")
     found = tags_of(file)
-    assert found["best/overall"][0][1].simple_value == 0.875
+    # The score is by the search's goal, which may be a task.
+    assert found["best/overall"][0][1].simple_value == 0.75
     assert found["best/sentiment"][0][1].simple_value == 0.875
     assert "_hparams_/session_end_info" in found
+    ((_, start),) = found["_hparams_/session_start_info"]
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    row = HParamsPluginData.FromString(start.metadata.plugin_data.content).session_start_info
+    assert row.group_name == "~ greedy soup" > "t9999"  # after all trials
     (pictures,) = files_in(tmp_path / "board" / "greedy-soup", PICTURES)
     assert "confusion/sentiment" in tags_of(pictures)
 

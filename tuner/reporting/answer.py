@@ -7,6 +7,7 @@ from pathlib import Path
 
 from model.suits import caution
 from tuner.crossfit import Difference
+from tuner.dev_predictions import OVERALL
 from tuner.reporting.published import Published, published_for
 from tuner.reporting.run import Run
 from tuner.reporting.soup_file import Method, Score
@@ -24,7 +25,8 @@ class Contender:
     name: str
     kind: str  # single, weights, predictions or default
     about: str = ""
-    score: Score
+    score: Score  # by the goal
+    overall: Score | None
     tasks: dict[str, Score]
     difference: Difference | None = None  # to the best single, on the same examples
     cross_fitted: Score | None = None
@@ -33,11 +35,16 @@ class Contender:
     folder: str | None = None
     recommended: bool = False
 
+    def by(self, name: str) -> Score | None:
+        """Its score in a task, or overall."""
+        return self.tasks.get(name, self.overall if name == OVERALL else None)
+
 
 @dataclass(frozen=True)
 class Answer:
     best: Contender | None  # the best trial
     contenders: list[Contender]  # best first, the default configuration last
+    goal: str  # overall, or the task that the search was for
     metrics: dict[str, str]
     published: tuple[Published, ...]
     runners_up: list[Contender] = field(default_factory=list)  # next best trials
@@ -61,6 +68,7 @@ def collect_answer(run: Run) -> Answer:
     return Answer(
         best=best,
         contenders=contenders,
+        goal=run.goal,
         metrics={task.name: task.metric for task in run.tasks},
         published=published_for(run.tasks.name),
         runners_up=[_of_trial(run, trial, OTHER) for trial in others],
@@ -72,7 +80,7 @@ def _singles_and_soups(run: Run, best: Contender | None) -> list[Contender]:
     soup = run.soup
     if soup is None or not soup.methods:
         return [best] if best else []
-    found = [_of_method(method, soup.recommended) for method in soup.methods]
+    found = [_of_method(method, run.goal, soup.recommended) for method in soup.methods]
     if best is not None and not any(each.kind == SINGLE for each in found):
         found.append(best)
     return found
@@ -81,7 +89,7 @@ def _singles_and_soups(run: Run, best: Contender | None) -> list[Contender]:
 def _of_trial(run: Run, trial: TrialState, kind: str) -> Contender:
     entry = trial.chosen(run.state.objectives)
     assert entry is not None  # it is ranked
-    low, high = entry.get("interval") or (None, None)
+    overall = Score(float(entry["score"]), *(entry.get("interval") or (None, None)))
     tasks = {
         name: Score(float(of["value"]), *(of.get("interval") or (None, None)))
         for name, of in entry.get("tasks", {}).items()
@@ -98,7 +106,8 @@ def _of_trial(run: Run, trial: TrialState, kind: str) -> Contender:
         kind=kind,
         about=("the default configuration, " if kind == SINGLE and trial.origin == DEFAULT else "")
         + f"after {int(entry['examples']):,} examples",
-        score=Score(float(entry["score"]), low, high),
+        score=tasks.get(run.goal, overall),
+        overall=overall,
         tasks=tasks,
         difference=difference,
         cross_fitted=fitted,
@@ -110,12 +119,13 @@ def _of_trial(run: Run, trial: TrialState, kind: str) -> Contender:
 NAMES = {SINGLE: "best trial ({})", DEFAULT: "default configuration ({})", OTHER: "{}"}
 
 
-def _of_method(method: Method, recommended: str | None) -> Contender:
+def _of_method(method: Method, goal: str, recommended: str | None) -> Contender:
     return Contender(
         name=method.name,
         kind=method.kind,
         about=method.about,
         score=method.score,
+        overall=method.score if goal == OVERALL else method.overall,
         tasks=method.tasks,
         difference=method.difference,
         cross_fitted=method.cross_fitted,

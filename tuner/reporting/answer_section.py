@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tuner.dev_predictions import OVERALL
 from tuner.reporting.answer import Answer, Contender
 from tuner.reporting.draw_answer import draw_scores, draw_tasks
 from tuner.reporting.markup import (
@@ -17,6 +18,7 @@ from tuner.reporting.markup import (
     tag,
 )
 from tuner.reporting.numbers import (
+    sentence,
     short,
     signed,
 )
@@ -28,7 +30,7 @@ from tuner.reporting.soup_file import Score
 
 def answer_section(run: Run, answer: Answer, prefix: str) -> Section:
     parts: list[Any] = [_headline(run, answer)]
-    parts += [note(line) for line in answer.cautions]
+    parts += [note(line) for line in (*answer.cautions, *run.notes)]
     if answer.contenders:
         parts.append(_contenders(answer))
     if run.soup is None:
@@ -54,13 +56,15 @@ def _headline(run: Run, answer: Answer) -> Html:
     if best is None:
         return paragraph("No trial has finished, so there is no answer yet.", class_="lead")
     choice = answer.recommended or best
-    lines: list[Any] = [tag("b", choice.name), " scores ", scored(choice.score), " overall on dev"]
+    aim = "overall" if answer.goal == OVERALL else f"in {answer.goal}"
+    name = choice.name[:1].upper() + choice.name[1:]
+    lines: list[Any] = [tag("b", name), " scores ", scored(choice.score), f" {aim} on dev"]
     if choice is not best and choice.difference is not None:
         lines += [", ", apart(choice.difference), " against the best single model"]
     lines.append(". ")
     parts = [paragraph(*lines, class_="lead")]
     if run.soup and run.soup.recommendation:
-        parts.append(paragraph(run.soup.recommendation))
+        parts.append(paragraph(sentence(run.soup.recommendation)))
     first = summary.best[0].trial
     said: list[Any] = []
     if summary.default is None:
@@ -88,7 +92,7 @@ def _headline(run: Run, answer: Answer) -> Html:
 
 
 HINTS = {
-    "overall": "the mean of the tasks' metrics, each brought to 0..1, with its 95 % interval",
+    OVERALL: "the mean of the tasks' metrics, each brought to 0..1, with its 95 % interval",
     "against the best single": "on the same dev examples, with the 95 % interval of the difference",
     "cross-fitted": "chosen on one half of dev, scored on the other",
     "gap": "how much choosing on dev flatters: plain minus cross-fitted",
@@ -97,14 +101,15 @@ HINTS = {
 
 
 def _contenders(answer: Answer) -> Html:
-    tasks = list(answer.metrics)
-    header = ["", "overall", "against the best single", "cross-fitted", "gap", *tasks, "models"]
-    rows = [_contender(each, tasks) for each in answer.contenders]
+    goal = answer.goal
+    others = [name for name in (OVERALL, *answer.metrics) if name != goal]
+    header = ["", "models", goal, "against the best single", "cross-fitted", "gap", *others]
+    rows = [_contender(each, others) for each in answer.contenders]
     metrics = {name: f"{metric}, with its 95 % interval" for name, metric in answer.metrics.items()}
-    left = {"", "overall", "against the best single", "cross-fitted", *tasks}
+    left = {"", goal, "against the best single", "cross-fitted", *others}
     return join(
         [
-            table(header, rows, left=left, hints=HINTS | metrics),
+            table(header, rows, left=left, hints=HINTS | metrics, tall=True),
             note(
                 "Brackets are 95 % intervals over the dev examples. ",
                 tag("i", "A tie"),
@@ -119,7 +124,7 @@ def _contenders(answer: Answer) -> Html:
     )
 
 
-def _contender(each: Contender, tasks: Sequence[str]) -> list[Any]:
+def _contender(each: Contender, others: Sequence[str]) -> list[Any]:
     name = join(
         [
             tag("b", each.name) if each.recommended else each.name,
@@ -129,15 +134,12 @@ def _contender(each: Contender, tasks: Sequence[str]) -> list[Any]:
     )
     return [
         Cell(name, each.name, "name"),
+        each.models,
         Cell(scored(each.score), each.score.value),
         Cell(apart(each.difference), each.difference.value if each.difference else 0.0),
         Cell(scored(each.cross_fitted), each.cross_fitted.value if each.cross_fitted else 0.0),
         signed(each.gap) if each.gap is not None else "-",
-        *(
-            Cell(scored(each.tasks.get(name)), each.tasks[name].value if name in each.tasks else 0)
-            for name in tasks
-        ),
-        each.models,
+        *(Cell(scored(of := each.by(name)), of.value if of else 0.0) for name in others),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from model.errors import InputError
@@ -40,7 +40,14 @@ class Comparison:
     same_tasks: bool
 
 
+def told_apart(runs: Sequence[Run]) -> list[Run]:
+    """The runs, by their folders where two have the same name."""
+    names = [run.name for run in runs]
+    return [replace(run, name=run.shown) if names.count(run.name) > 1 else run for run in runs]
+
+
 def collect_comparison(runs: Sequence[Run]) -> Comparison:
+    runs = told_apart(runs)
     sides = [Side(run, collect_answer(run).best) for run in runs]
     pairs = [
         _pair(first, second) for place, first in enumerate(runs) for second in runs[place + 1 :]

@@ -34,7 +34,7 @@ def _sides(comparison: Comparison) -> Html:
             [
                 tag("b", side.name),
                 best.name if best else "none has finished",
-                Cell(scored(best.score), best.score.value) if best else "-",
+                Cell(scored(best.overall), best.overall.value) if best and best.overall else "-",
                 Cell(scored(held), held.value) if held else "-",
                 *(scored(best.tasks.get(name)) if best else "-" for name in tasks),
                 summary.counts["finished"] + summary.counts["stopped"],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tuner.reporting.answer import OTHER, Answer
+from tuner.dev_predictions import OVERALL
+from tuner.methods import BEST, GREEDY, PREDICTIONS
+from tuner.reporting.answer import OTHER, SINGLE, Answer, Contender
 from tuner.reporting.compare import Comparison
 from tuner.reporting.figures import (
     BLUE,
@@ -41,7 +43,7 @@ def draw_scores(answer: Answer, prefix: str) -> Figure | None:
     """All contenders on one axis; published scores, where there are any, apart from them."""
     if not answer.contenders:
         return None
-    shown = [*answer.contenders[:12], *answer.runners_up]
+    shown = [*answer.contenders, *answer.runners_up]
     data = []
     for kind, (label, colour, symbol) in KINDS.items():
         of_kind = [each for each in shown if each.kind == kind]
@@ -52,7 +54,7 @@ def draw_scores(answer: Answer, prefix: str) -> Figure | None:
     order = [wrapped(each.name) for each in shown]
     reading = HOW_INTERVALS
     papers = [(each, value) for each in answer.published if (value := each.dev or each.test)]
-    if papers:
+    if papers and answer.goal == OVERALL:
         names = [wrapped(f"{each.paper} ({'dev' if each.dev else 'test'})") for each, _ in papers]
         hollow = _dots(
             "published, not measured here",
@@ -73,11 +75,17 @@ def draw_scores(answer: Answer, prefix: str) -> Figure | None:
         reading,
         data,
         {
-            "xaxis": axis("overall score on dev (0 to 1)"),
+            "xaxis": axis(_goal_axis(answer)),
             "yaxis": axis("", categoryorder="array", categoryarray=order[::-1]),
         },
         height=130 + 14 * rows + 16 * len(order),
     )
+
+
+def _goal_axis(answer: Answer) -> str:
+    if answer.goal == OVERALL:
+        return "overall score on dev (0 to 1)"
+    return f"{answer.goal} on dev ({answer.metrics[answer.goal]})"
 
 
 def _dots(
@@ -107,8 +115,8 @@ def _dots(
 
 
 def draw_tasks(answer: Answer, prefix: str) -> Figure | None:
-    """Every task's score of the contenders, a group of marks a task."""
-    shown = [each for each in answer.contenders if each.tasks][:6]
+    """Every task's score of the contenders that matter most, a group of marks a task."""
+    shown = [each for each in _told(answer) if each.tasks]
     if not shown:
         return None
     data = []
@@ -146,6 +154,23 @@ def draw_tasks(answer: Answer, prefix: str) -> Figure | None:
         data,
         {"barmode": "group", "xaxis": axis("task and its metric"), "yaxis": axis("score on dev")},
     )
+
+
+def _told(answer: Answer) -> list[Contender]:
+    """What is recommended, the best single, the greedy soup, the best ensemble, the default."""
+    every = answer.contenders
+
+    def first(fits: Callable[[Contender], bool]) -> list[Contender]:
+        return [each for each in every if fits(each)][:1]
+
+    found = [
+        *first(lambda each: each.recommended),
+        *(first(lambda each: each.name == BEST) or first(lambda each: each.kind == SINGLE)),
+        *first(lambda each: each.name == GREEDY),
+        *first(lambda each: each.kind == PREDICTIONS),  # they come best first
+        *first(lambda each: each.kind == DEFAULT),
+    ]
+    return [each for place, each in enumerate(found) if each not in found[:place]]
 
 
 def draw_soup(soup: Soup, prefix: str) -> list[Figure]:
@@ -231,7 +256,8 @@ def draw_comparison(comparison: Comparison) -> list[Figure]:
     if not known:
         return []
     names = [wrapped(side.name) for side, _ in known]
-    dots = _dots("best trial", names, [best.score for _, best in known], BLUE, "circle")
+    points = [best.overall or best.score for _, best in known]
+    dots = _dots("best trial", names, points, BLUE, "circle")
     lines = []
     for place, (side, _) in enumerate(known):
         reports = [

@@ -119,7 +119,7 @@ def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
     return Figure(
         identity,
         key,
-        "A dot is a finished trial; the lighter, the later it was tried.",
+        "A dot is a finished trial; from purple to orange, the later it was tried.",
         figure["data"],
         layout,
         height=270,
@@ -150,8 +150,8 @@ def _parallel(importance: Importance, prefix: str) -> Figure | None:
     return Figure(
         f"{prefix}parallel",
         "Parallel coordinates",
-        "A line is a finished trial and crosses every axis at its value; light lines scored high. "
-        "Where light lines run together, that range of the parameter does well.",
+        "A line is a finished trial and crosses every axis at its value; purple lines scored low, "
+        "orange ones high. Where orange lines run together, that range does well.",
         figure["data"],
         layout,
         height=400,
@@ -182,7 +182,7 @@ def _contour(importance: Importance, prefix: str) -> Figure | None:
         f"{prefix}contour",
         f"{keys[0]} and {keys[1]} together",
         "Dots are finished trials; the shading between them is guessed from the nearest ones, "
-        "light for a high score. Trust it only where there are dots.",
+        "orange for a high score. Trust it only where there are dots.",
         figure["data"],
         layout,
         height=420,

@@ -137,7 +137,8 @@ def _trials(run: Run) -> Html:
             ]
         )
     header = ["trial", "end", "origin", "overall", *tasks, "examples", "time", *keys]
-    return table(header, rows, left={"trial", "end", "origin", "overall"}, search="trials")
+    left = {"trial", "end", "origin", "overall"}
+    return table(header, rows, left=left, search="trials", settings=keys)
 
 
 def _task_value(entry: Any, name: str) -> float | None:

@@ -42,6 +42,7 @@ class Importance:
     left_out: tuple[str, ...] = ()  # parameters that not every finished trial has, or all alike
     why_not: str = ""  # why there are no shares
     few: bool = False  # too few trials to trust the order
+    default: bool = False  # the default configuration finished, which is no part of the study
 
     @property
     def ordered(self) -> list[str]:
@@ -63,7 +64,10 @@ def collect_importance(run: Run) -> Importance:
         if all(key in trial.params for trial in finished)
         and len({trial.params[key] for trial in finished}) > 1
     ]
-    bare = Importance(study, target, name, len(finished), stopped, left_out=tuple(every))
+    default = run.summary.default is not None and len(run.state.ranked()) > len(finished)
+    bare = Importance(
+        study, target, name, len(finished), stopped, left_out=tuple(every), default=default
+    )
     if why := _why_not(len(finished), usable):
         return replace(bare, why_not=why)
     try:

@@ -28,6 +28,13 @@ def mattered_section(importance: Importance, prefix: str) -> Section:
                 "the order."
             )
         )
+    if importance.default:
+        parts.append(
+            note(
+                "The default configuration, which finished too, is not counted: it is no part of "
+                "the study, as nothing drew its values."
+            )
+        )
     if importance.shares and importance.stopped:
         parts.append(
             note(

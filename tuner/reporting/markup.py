@@ -72,12 +72,19 @@ def table(
     texts: Collection[str] = (),
     search: str | None = None,
     hints: dict[str, str] | None = None,
+    settings: Collection[str] = (),
+    tall: bool = False,
 ) -> Html:
     """Columns are numbers, on the right, but those in `left`; `texts` are long and may wrap.
 
+    `settings` are many, so on paper they are left out; `tall` puts intervals below their values.
     `search` names what is looked for, and gives the table a field for it. All can be sorted.
     """
-    kinds = ["text" if name in texts else "left" if name in left else "right" for name in header]
+    kinds = [
+        ("text" if name in texts else "left" if name in left else "right")
+        + (" setting" if name in settings else "")
+        for name in header
+    ]
     hints = hints or {}
     head = tag(
         "tr",
@@ -92,7 +99,7 @@ def table(
     ]
     whole = tag(
         "div",
-        tag("table", tag("thead", head), tag("tbody", *body)),
+        tag("table", tag("thead", head), tag("tbody", *body), class_="tall" if tall else None),
         class_="scroll",
         tabindex="0",
         role="region",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from model.data.sources import load_split
 from model.errors import InputError
+from model.folder import SPEC
 from model.inputs import sample_rows
 from model.scores import Array, Confusion, measure
 from model.tasks import Task
@@ -30,7 +31,7 @@ class Subject:
 
     name: str
     predictions: Path
-    model: Path | None  # its folder, if it is one model and still there
+    model: Path | None  # its folder, if it is one model and still there; else it has no vectors
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def subject_of(run: Run) -> Subject | None:
         file = run.folder / choice.predictions
         place = run.folder / choice.folder if choice.folder else None
         if file.is_file():
-            return Subject(choice.name, file, place if place and place.is_dir() else None)
+            return Subject(choice.name, file, _model_in(place))
     return best_trial_of(run)
 
 
@@ -93,7 +94,12 @@ def best_trial_of(run: Run) -> Subject | None:
     folder = run.folder / "trials" / best.id
     model = folder / "checkpoints" / str(entry.get("checkpoint")) / "model"
     file = folder / entry["predictions"]
-    return Subject(f"best trial ({best.id})", file, model if model.is_dir() else None)
+    return Subject(f"best trial ({best.id})", file, _model_in(model))
+
+
+def _model_in(place: Path | None) -> Path | None:
+    """The folder if a model is in it, not an ensemble's recipe or nothing at all."""
+    return place if place is not None and (place / SPEC).is_file() else None
 
 
 def collect_mistakes(run: Run) -> Mistakes:

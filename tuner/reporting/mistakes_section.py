@@ -46,7 +46,7 @@ def mistakes_section(
             ),
             _worst(mistakes.worst),
         ]
-    parts.append(_clouds(clouds, no_clouds, prefix))
+    parts.append(_clouds(mistakes, clouds, no_clouds, prefix))
     return Section(f"{prefix}wrong", "What it gets wrong", join(parts))
 
 
@@ -92,17 +92,21 @@ def _confused(result: TaskResult) -> Html:
     )
 
 
-def _clouds(clouds: list[Cloud], why_not: str, prefix: str) -> Html:
+def _clouds(mistakes: Mistakes, clouds: list[Cloud], why_not: str, prefix: str) -> Html:
     if not clouds:
         return note(why_not)
     count = sum(len(cloud.rows) for cloud in clouds)
     figures = [figure for cloud in clouds for figure in draw_cloud(cloud, prefix)]
+    owner, subject = clouds[0].owner, mistakes.subject
+    instead = "" if subject is None or subject.name == owner else f", as {subject.name} has none"
     return join(
         [
             tag("h3", "How the model sees the examples"),
             paragraph(
                 f"{count:,} dev examples as the vectors that each task's head is given, laid out "
-                "in two dimensions. Point at one to read it."
+                "in two dimensions. Point at one to read it. The vectors are those of ",
+                tag("b", owner),
+                f"{instead}.",
             ),
             switch("colour by", (BY_LABEL, BY_PREDICTION)),
             pictures(figures),

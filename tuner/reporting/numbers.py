@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers and words as people read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Any
 
 from model.console import clock, short
 
-__all__ = ["clock", "count", "duration", "ends", "percent", "short", "signed", "value_text"]
+__all__ = [
+    "clock",
+    "count",
+    "duration",
+    "ends",
+    "percent",
+    "sentence",
+    "short",
+    "signed",
+    "value_text",
+]
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -46,6 +56,11 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def sentence(text: str) -> str:
+    """Take this. From: take this"""
+    return text if not text else text[0].upper() + text[1:].rstrip(".") + "."
 
 
 def value_text(value: Any) -> str:

@@ -77,7 +77,7 @@ def train_command(run: Run, settings: dict[str, Any], seed: int) -> str:
 def _budget(run: Run) -> dict[str, Any]:
     """What the search set for every trial, whatever the space says."""
     most = run.asked.max_examples or run.space.examples
-    every = run.asked.grace_examples or max(1, -(-most // 4))
+    every = run.asked.grace(most)
     return {"budget.examples": most, "budget.epochs": None, "budget.eval_every": every}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from model.errors import InputError
 from model.tasks import TaskSet
 from tuner.asked import Asked
+from tuner.dev_predictions import OVERALL
 from tuner.ledger import Event, read_events
 from tuner.reporting.soup_file import Soup, read_soup
 from tuner.run_folder import LEDGER, SPACE, read_run
@@ -42,6 +43,11 @@ class Run:
     @property
     def tasks(self) -> TaskSet:
         return self.space.task_set
+
+    @property
+    def goal(self) -> str:
+        """The task that the search was for, or overall."""
+        return self.state.goal if self.state.goal in self.tasks.names else OVERALL
 
 
 def load_run(folder: Path, *, summary: Summary | None = None, data: Path | None = None) -> Run:

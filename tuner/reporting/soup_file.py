@@ -44,7 +44,8 @@ class Method:
     kind: str  # single, weights or predictions
     about: str
     members: Any
-    score: Score
+    score: Score  # by the goal
+    overall: Score | None
     tasks: dict[str, Score]
     difference: Difference | None  # to the best single
     cross_fitted: Score | None
@@ -65,7 +66,8 @@ class Soup:
     recommended: str | None
     recommendation: str
     cautions: list[str] = field(default_factory=list)
-    evaluations: int | None = None
+    evaluations: float | None = None
+    ran: float | None = None  # of these, when it was cooked last
     seconds: float | None = None
 
     @property
@@ -113,7 +115,8 @@ def _soup(data: Mapping[str, Any]) -> Soup:
         recommended=data.get("recommended"),
         recommendation=str(data.get("recommendation") or ""),
         cautions=[str(each) for each in data.get("cautions") or []],
-        evaluations=data.get("evaluations"),
+        evaluations=_number(data.get("evaluations")),
+        ran=_number(data.get("ran")),
         seconds=_number(data.get("seconds")),
     )
 
@@ -126,6 +129,7 @@ def _method(data: Mapping[str, Any]) -> Method:
         about=str(data.get("about") or ""),
         members=data.get("members") or [],
         score=Score.of(data["score"]),
+        overall=Score.of(data["overall"]) if data.get("overall") else None,
         tasks={str(name): Score.of(each) for name, each in (data.get("tasks") or {}).items()},
         difference=None
         if not apart

@@ -37,17 +37,12 @@ def soup_section(run: Run, prefix: str) -> Section:
         )
         return Section(f"{prefix}soup", title, body)
     taken = [step for step in soup.steps if step.accepted]
-    spent = [
-        f"{soup.evaluations} evaluations" if soup.evaluations else "",
-        duration(soup.seconds) if soup.seconds else "",
-    ]
     lead = (
         f"{len(taken)} of {len(soup.steps)} ingredients went into the greedy soup"
         if soup.steps
         else "No ingredient was tried"
     )
-    after = f" ({', '.join(filter(None, spent))})" if any(spent) else ""
-    parts: list[Any] = [paragraph(f"{lead}, of {soup.candidates} candidates{after}.")]
+    parts: list[Any] = [paragraph(f"{lead}, of {soup.candidates} candidates{_spent(soup)}.")]
     parts.append(pictures(draw_soup(soup, prefix)))
     parts.append(_steps(soup))
     if len(soup.groups) > 1:
@@ -65,6 +60,16 @@ def soup_section(run: Run, prefix: str) -> Section:
             table(["checkpoint", "reason"], rows, left={"checkpoint"}, texts={"reason"}),
         ]
     return Section(f"{prefix}soup", title, join(parts))
+
+
+def _spent(soup: Soup) -> str:
+    """Evaluations in the time that those took which were run."""
+    if soup.evaluations is None:
+        return ""
+    ran = soup.evaluations if soup.ran is None else soup.ran
+    known = round(soup.evaluations - ran, 2)
+    said = f"{ran:g} evaluations" + (f" in {duration(soup.seconds)}" if soup.seconds else "")
+    return f" ({said}{f', {known:g} known before' if known else ''})"
 
 
 def _steps(soup: Soup) -> Html | None:

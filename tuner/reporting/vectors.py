@@ -25,6 +25,7 @@ Vectors = NDArray[np.float32]
 class Cloud:
     """Some dev examples of one task, on two maps."""
 
+    owner: str  # whose vectors they are
     result: TaskResult
     rows: NDArray[np.int64]  # which of the task's
     pca: Vectors  # [rows, 2]
@@ -40,9 +41,8 @@ class Cloud:
 
 def collect_clouds(mistakes: Mistakes, fallback: Subject | None) -> tuple[list[Cloud], str]:
     """A cloud for each task, and why there is none where there is none."""
-    subject = mistakes.subject
-    place = (subject.model if subject else None) or (fallback.model if fallback else None)
-    if place is None:
+    owner = next((s for s in (mistakes.subject, fallback) if s and s.model), None)
+    if owner is None or owner.model is None:
         return [], "No picture of the embeddings: the model's folder is not there any more."
     readable = [
         result
@@ -52,16 +52,16 @@ def collect_clouds(mistakes: Mistakes, fallback: Subject | None) -> tuple[list[C
     if not readable:
         return [], "No picture of the embeddings: the sentences are not there."
     try:
-        model = load_model(place)
+        model = load_model(owner.model)
         known = [result for result in readable if result.task.name in model.tasks]
         each = POINTS // max(1, len(known))
-        return [_cloud(model, result, each) for result in known], ""
+        return [_cloud(owner.name, model, result, each) for result in known], ""
     except (InputError, OSError, RuntimeError, ValueError) as error:
         reason = error.faults[0] if isinstance(error, InputError) else error
         return [], f"No picture of the embeddings: {reason}."
 
 
-def _cloud(model: TextModel, result: TaskResult, limit: int) -> Cloud:
+def _cloud(owner: str, model: TextModel, result: TaskResult, limit: int) -> Cloud:
     from sklearn.decomposition import PCA  # type: ignore[import-untyped,unused-ignore]
     from sklearn.manifold import TSNE  # type: ignore[import-untyped,unused-ignore]
 
@@ -76,6 +76,7 @@ def _cloud(model: TextModel, result: TaskResult, limit: int) -> Cloud:
     tsne = TSNE(perplexity=near, init="pca", learning_rate="auto", random_state=0, n_jobs=1)
     shares = np.nan_to_num(pca.explained_variance_ratio_)
     return Cloud(
+        owner,
         result,
         rows,
         pca.transform(vectors),

@@ -1,17 +1,21 @@
 """How many examples of training a search needs: replays on recorded learning curves.
 
-    python benchmarks/efficiency.py [--seeds 60] [--parts]
+    python benchmarks/efficiency.py [--seeds 60] [--half measured] [--parts]
 
 Asked is how much training it takes to find what random search finds with 24 full trials. The
 replays go through the search's own engine, sampler and rungs (`simulated.py`), two trials at once
 as on a laptop. Only the scores are looked up, in curves that `record_curves.py` recorded.
+
+Half of the curves, those of even number, are there to tune on; the figures are of the other half.
+`--half tuning --start-points` prints the start points that were found on the former.
 
 A sampler asks for points that nobody recorded. Taking the nearest recorded one instead would make
 the space as coarse as the table, in which six parameters leave no neighbours. So a model of the
 curves stands between: for each point of the curve a Gaussian process on the settings. Its own
 errors are not left out: each trial gets the errors, along the whole curve, that the model makes for
 a recorded configuration of about the same score that it did not learn from. So an early score tells
-about the late one as much as it really did.
+about the late one as much as it really did. What random search finds in the table itself, drawing
+from it with no model at all, is printed beside what it finds in the model.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from simulated import make_engine, simulate
 
 from tuner import study
 from tuner.run_state import TrialState
-from tuner.rungs import Rungs
+from tuner.rungs import MARGIN, Rungs
 from tuner.space import Space, load_space
 
 HERE = Path(__file__).parent
@@ -44,14 +48,15 @@ FULL = 24  # trials of the random search that is to be matched
 SLOTS = 2
 NEIGHBOURS = 30  # recorded configurations of about the same score that lend their errors
 FOLDS = 10
-DEFAULT = {
-    "smart.weight": 0.01,  # the least there is; the default has none
-    "encoder.dropout": 0.1,
-    "loss.weights": [1, 1, 1],
-    "batch.sizes": [16, 16, 16],
-    "optim.layer_decay": 1.0,
-    "optim.learning_rate": 2e-4,
-}
+EVERY = 1 / 3  # of the budget, from one evaluation of a trial to the next
+KEYS = (
+    "smart.weight",
+    "encoder.dropout",
+    "loss.weights",
+    "batch.sizes",
+    "optim.layer_decay",
+    "optim.learning_rate",
+)
 
 
 def features(settings: dict[str, Any]) -> list[float]:
@@ -68,16 +73,25 @@ def features(settings: dict[str, Any]) -> list[float]:
     ]
 
 
+HALVES = {"tuning": (0,), "measured": (1,), "both": (0, 1)}  # numbers modulo two
+
+
 class Curves:
     """The recorded curves, and the model of them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, half: str) -> None:
         rows = pq.read_table(path).to_pylist()
         by_number: dict[int, list[dict[str, Any]]] = {}
         for row in rows:
             by_number.setdefault(row["number"], []).append(row)
         self.points = sorted({row["examples"] for row in rows})
-        whole = [curve for curve in by_number.values() if len(curve) == len(self.points)]
+        self.noise = statistics.mean(row["noise"] for row in rows)
+        self.default = np.array([row["score"] for row in by_number.pop(-1)])
+        whole = [
+            curve
+            for number, curve in by_number.items()
+            if number % 2 in HALVES[half] and len(curve) == len(self.points)
+        ]
         self.settings = [self.settings_of(curve[0]) for curve in whole]
         self.x = np.array([features(point) for point in self.settings])
         self.y = np.array([[row["score"] for row in curve] for curve in whole])
@@ -87,7 +101,7 @@ class Curves:
     @staticmethod
     def settings_of(row: dict[str, Any]) -> dict[str, Any]:
         lists = ("loss.weights", "batch.sizes")
-        found = {key: row[key] for key in DEFAULT if key not in lists}
+        found = {key: row[key] for key in KEYS if key not in lists}
         return found | {key: [float(part) for part in row[key].split("-")] for key in lists}
 
     def _fit(self) -> None:
@@ -105,12 +119,21 @@ class Curves:
         self.explained = 1 - (self.errors**2).sum(0) / spread
         self.guessed = guessed
 
+    def drawn_at_random(self, trials: int, seeds: int) -> float:
+        """The best of so many recorded configurations, the median over seeds: no model in it."""
+        marks = np.arange(EVERY, 1 + EVERY / 2, EVERY) * self.maximum
+        best = np.array([np.interp(marks, self.points, curve).max() for curve in self.y])
+        rng = np.random.default_rng(0)
+        return float(np.median([rng.choice(best, trials).max() for _ in range(seeds)]))
+
     def mean(self, settings: dict[str, Any]) -> np.ndarray:
-        point = np.array([features({**DEFAULT, **settings})])
+        point = np.array([features(settings)])
         return np.array([model.predict(point)[0] for model in self.models])
 
     def draw(self, settings: dict[str, Any], seed: str) -> tuple[np.ndarray, np.ndarray]:
         """(what it would score on the average, what this trial scores) at each point."""
+        if not settings:  # the default, which lies outside the space
+            return self.default, self.default
         mean = self.mean(settings)
         alike = np.argsort(abs(self.guessed[:, -1] - mean[-1]))[:NEIGHBOURS]
         errors = self.errors[random.Random(seed).choice(list(alike))]
@@ -132,6 +155,31 @@ def fitted(x: np.ndarray, y: np.ndarray, kernel: Any = None) -> Any:
         ).fit(x, y)
 
 
+def start_points(curves: Curves, space: Space, count: int = 3) -> list[dict[str, Any]]:
+    """Where to start by these curves: the best point of each of the batch sizes that suit best.
+
+    What is best a Gaussian process and a quadratic say together, as both err, each in its own way.
+    """
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures, StandardScaler, scale
+
+    points = [space.draw(np.random.default_rng([9, number])) for number in range(12_000)]
+    x, last = np.array([features(point) for point in points]), curves.y[:, -1]
+    steps = (
+        StandardScaler(),
+        PolynomialFeatures(2),
+        StandardScaler(),
+        RidgeCV(np.logspace(-1, 3, 9)),
+    )
+    quadratic = make_pipeline(*steps).fit(curves.x, last)
+    worth = scale(curves.models[-1].predict(x)) + scale(quadratic.predict(x))
+    best: dict[str, dict[str, Any]] = {}
+    for place in np.argsort(-worth):
+        best.setdefault(str(points[place]["batch.sizes"]), points[place])
+    return list(best.values())[:count]
+
+
 @dataclass(frozen=True)
 class Way:
     """A way to search."""
@@ -140,8 +188,9 @@ class Way:
     sampler: str = "tpe"
     grace: float | None = 1 / 3  # of the budget; None: no early stopping
     reduction: float = 2
+    margin: float = MARGIN  # of dev's noise
     default: bool = True
-    starts: bool = True
+    starts: tuple[int, ...] = (0, 1, 2, 3)  # which of the space's start points
 
 
 @dataclass(frozen=True)
@@ -157,13 +206,13 @@ def search(way: Way, space: Space, curves: Curves, seed: int, trials: int) -> It
     """The best so far, told whenever it changes."""
     most = curves.maximum
     rungs = Rungs(round(way.grace * most), most, way.reduction) if way.grace else None
-    chosen = space if way.starts else replace(space, start_from=())
+    chosen = replace(space, start_from=tuple(space.start_from[number] for number in way.starts))
     engine = make_engine(
         chosen,
         folder=None,
         trials=trials,
         slots=SLOTS,
-        every=curves.points[0],
+        every=round(min(way.grace or 1, EVERY) * most),
         maximum=most,
         rungs=rungs,
         sampler=way.sampler,
@@ -180,7 +229,8 @@ def search(way: Way, space: Space, curves: Curves, seed: int, trials: int) -> It
 
     rng = random.Random(seed)
     best = float("-inf")
-    for trial in simulate(engine, score, iter(lambda: rng.uniform(0.8, 1.2), None)):
+    speeds = iter(lambda: rng.uniform(0.8, 1.2), None)
+    for trial in simulate(engine, score, speeds, noise=way.margin / MARGIN * curves.noise):
         if trial.status == "finished" and (value := trial.best()["score"]) > best:
             best = value
             spent = sum(each.examples for each in engine.state.trials.values())
@@ -209,30 +259,36 @@ def other_tpe(name: str, shown: int = 300, **changes: Any) -> str:
 
 
 OURS = Way("ours as shipped")
-BARE = Way("TPE, early stopping", default=False, starts=False)
+BARE = Way("TPE, early stopping", default=False, starts=())
 WAYS = (
-    Way("random search", "random", grace=None, default=False, starts=False),
-    Way("TPE", grace=None, default=False, starts=False),
+    Way("random search", "random", grace=None, default=False, starts=()),
+    Way("TPE", grace=None, default=False, starts=()),
     BARE,
     OURS,
 )
 PARTS = (
-    Way("random, early stopping", "random", default=False, starts=False),
+    Way("random, early stopping", "random", default=False, starts=()),
     replace(OURS, name="ours: random sampler", sampler="random"),
-    replace(OURS, name="  no start points", starts=False),
-    replace(OURS, name="  default not first", default=False),
-    replace(OURS, name="  no early stopping", grace=None),
-    replace(OURS, name="  grace 1/8", grace=1 / 8),
-    replace(OURS, name="  reduction 3", reduction=3),
-    replace(BARE, name="TPE, early stopping: grace 1/8", grace=1 / 8),
-    replace(BARE, name="  reduction 3", reduction=3),
-    replace(BARE, name="  with 10 at random first", sampler=other_tpe("10", n_startup_trials=10)),
+    replace(OURS, name="ours: no start points", starts=()),
+    replace(OURS, name="ours: MiniLM's start point only", starts=(0,)),
+    replace(OURS, name="ours: the second only", starts=(1,)),
+    replace(OURS, name="ours: the last three only", starts=(1, 2, 3)),
+    replace(OURS, name="ours: default not first", default=False),
+    replace(OURS, name="ours: no early stopping", grace=None),
+    replace(BARE, name="TPE, early stopping: margin 1", margin=1),
+    replace(BARE, name="TPE, early stopping: no margin", margin=0),
+    replace(BARE, name="TPE, early stopping: reduction 3", reduction=3),
+    replace(BARE, name="TPE, early stopping: grace 1/6", grace=1 / 6),
     replace(
         BARE,
-        name="  each parameter by itself",
+        name="TPE, early stopping: with 10 at random first",
+        sampler=other_tpe("10", n_startup_trials=10),
+    ),
+    replace(
+        BARE,
+        name="TPE, early stopping: each parameter by itself",
         sampler=other_tpe("1", multivariate=False, group=False),
     ),
-    replace(BARE, name="  shown 30 closed at most", sampler=other_tpe("30", shown=30)),
 )
 MOST = 96  # trials of one replay; what is not reached by then counts as never
 
@@ -247,8 +303,9 @@ def compare(
         goals.append(last)
     score = statistics.median(goal.score for goal in goals)
     expected = statistics.median(goal.expected for goal in goals)
-    print(f"random search with {FULL} full trials reaches {score:.3f} (median of {seeds} seeds)")
-    print(f"a configuration that on the average scores {expected:.3f}\n")
+    print(f"random search with {FULL} full trials reaches {score:.3f} (median of {seeds} seeds),")
+    print(f"a configuration that on the average scores {expected:.3f}; the best of {FULL} recorded")
+    print(f"curves drawn at random is at {curves.drawn_at_random(FULL, 1000):.3f}\n")
     for way in ways:
         runs = [search(way, space, curves, 1000 + seed, MOST) for seed in range(seeds)]
         by_score, by_mean = zip(*(needed(run, score, expected) for run in runs), strict=True)
@@ -264,24 +321,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=60)
     parser.add_argument("--parts", action="store_true", help="what each part contributes, too")
+    parser.add_argument("--start-points", action="store_true", help="where to start, by that half")
+    parser.add_argument("--starts-of", choices=HALVES, help="start points found on that half")
+    parser.add_argument("--only", default="", metavar="TEXT", help="ways with this in their name")
+    parser.add_argument("--half", choices=HALVES, default="measured")
     parser.add_argument("--curves", type=Path, default=HERE / "curves.parquet")
     arguments = parser.parse_args()
-    curves = Curves(arguments.curves)
+    curves = Curves(arguments.curves, arguments.half)
     explained = ", ".join(f"{share:.2f}" for share in curves.explained)
     print(f"{len(curves.x)} recorded curves of {curves.maximum:,} examples; of their variance the")
     print(f"model explains, where it did not learn: {explained}")
+    space = load_space("default")
+    if arguments.start_points:
+        for point in start_points(curves, space):
+            print(point)
+        return
+    if arguments.starts_of:
+        found = start_points(Curves(arguments.curves, arguments.starts_of), space)
+        space = replace(space, start_from=(space.start_from[0], *found))
     ways = (*WAYS, *PARTS) if arguments.parts else WAYS
-    title = "examples needed, in full trials"
-    first: float | None = None
-    for way, by_score, by_mean in compare(ways, load_space("default"), curves, arguments.seeds):
-        middle = statistics.median(by_score)
-        if first is None:
-            first = middle
-            print(f"{title:32}{'median (quartiles)':>24}{'for the mean':>24}")
-        unit = float(curves.maximum)
+    chosen = tuple(way for way in ways if arguments.only in way.name)
+    unit = float(curves.maximum)
+    heading = (
+        f"{'examples needed, in full trials':34}{'median (quartiles)':>24}{'for the mean':>24}"
+    )
+    for way, by_score, by_mean in compare(chosen, space, curves, arguments.seeds):
+        if heading:
+            print(heading)
+            heading = ""
+        share = statistics.median(by_score) / unit / FULL
         print(
-            f"{way.name:32}{shown(by_score, unit):>24}{shown(by_mean, unit):>24}"
-            f"   {middle / first:.2f} of random",
+            f"{way.name:34}{shown(by_score, unit):>24}{shown(by_mean, unit):>24}"
+            f"   {share:.2f} of the {FULL}",
             flush=True,
         )
 

@@ -1,25 +1,27 @@
 """Learning curves of random configurations of the default space, for the replays of efficiency.py.
 
-    python benchmarks/record_curves.py [--count 219] [--out benchmarks/curves.parquet]
+    python benchmarks/record_curves.py [--count 226] [--processes 2] [--at-most N]
 
 Each configuration is trained on the sample corpus as a trial of a search is, with the search's
-seed, and scored at 1/8, 1/4, 1/2 and the whole of its budget. So that hundreds take minutes, the
-encoder is small: a layer of width 96, fresh but for its words, which are the embedded encoder's
-in their 96 main directions, and pairs are encoded apart. It bears a higher learning rate, so the
-space's rates are multiplied by 25 for it; at that the default's own rate suits it about best.
+seed, and scored at several points of its budget. So that hundreds take minutes, the encoder is
+small: a layer of width 96, fresh but for its words, which are the embedded encoder's in their 96
+main directions, and pairs are encoded apart. It bears a higher learning rate, so the space's rates
+are multiplied by 25 for it; at that the default's own rate suits it about best.
 
-It goes on where it was interrupted: what is done stands in a file of lines beside `--out`.
-On one core it takes about ten minutes. A file that is there is left as it is.
+Configuration -1 is the default. It goes on where it was interrupted: what is done stands in a file
+of lines beside `--out`. A file that is there is left as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 WIDTH, LAYERS = 96, 1
-EXAMPLES = 1800
-ROWS = 200  # of each task's dev set
-RATES = (3.0e-5, 1.0e-3)  # whatever the space has by now
+EXAMPLES = 2400  # as in the default space
+ROWS = 200  # of each task's dev set, as there
 FASTER = 25  # than the embedded encoder's rates
-POINTS = (1, 2, 4, 8)  # eighths of the budget
-SEED = 20_261_116
+POINTS = (1 / 9, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1)  # of the budget
+SEED = 20_261_117
 HERE = Path(__file__).parent
 
 
@@ -82,9 +83,8 @@ def small_encoder(folder: Path) -> Path:
     return folder
 
 
-def wide_space(encoder: Path) -> Any:
-    """The default space with a range of learning rates that stays as it is."""
-    from tuner.domains import Number
+def small_space(encoder: Path) -> Any:
+    """The default space with the small encoder."""
     from tuner.space import load_space
 
     held = {
@@ -92,60 +92,94 @@ def wide_space(encoder: Path) -> Any:
         "encoder.pooling": "mean",
         "pair.encoding": "bi_difference",
     }
-    space = load_space("default", None, held)
-    wide = Number(*RATES, log=True)
-    parameters = [
-        replace(p, domain=wide) if p.key == "optim.learning_rate" else p for p in space.parameters
-    ]
-    return replace(space, parameters=tuple(parameters))
+    return load_space("default", None, held)
 
 
-def record(space: Any, number: int, warm: Any, folder: Path) -> dict[str, Any]:
-    """The curve of configuration `number`; number -1 is the default one."""
-    from model.prepare import prepare
-    from model.run import Heart, Run
-    from model.step import TrainingDiverged
+class Recorder:
+    """What a process needs to record one curve after the other."""
 
-    points = [EXAMPLES * eighth // 8 for eighth in POINTS]
+    def __init__(self, encoder: Path) -> None:
+        import torch
 
-    class Curve(Run):
-        """A run that saves nothing, and is scored only where a curve has a point."""
+        from model.prepare import Warm
 
-        def save(self) -> str:
-            return self._name()
+        torch.set_num_threads(1)
+        self.space, self.warm = small_space(encoder), Warm()
 
-        def evaluate(self) -> Any:
-            last = self.progress.step == self.prepared.steps
-            if not last and self.progress.examples < points[len(self.progress.history)]:
-                return {}
-            return super().evaluate()
+    def record(self, number: int, folder: Path) -> dict[str, Any]:
+        """The curve of configuration `number`."""
+        from model.prepare import prepare
+        from model.run import Heart, Run
+        from model.step import TrainingDiverged
 
-    settings = {} if number < 0 else space.draw(np.random.default_rng([SEED, number]))
-    budget = {
-        "budget.examples": EXAMPLES,
-        "budget.epochs": None,
-        "budget.eval_every": EXAMPLES // 8,
-        "budget.eval_rows": ROWS,
-        "optim.learning_rate": FASTER * settings.get("optim.learning_rate", 2e-4),
-    }
-    prepared = prepare(space.config(settings, None, budget), space.task_set, warm=warm)
-    folder.mkdir()
-    run = Curve(prepared, folder, None, print)
-    run.start_fresh()
-    run.begin()
-    try:
-        found = [r for r in run.fine_tune(lambda: False, lambda *_: None, Heart(None)) if r]
-    except TrainingDiverged:
-        found = []
-    curve = [
-        {
-            "examples": point,
-            "score": each["score"],
-            **{name: task["value"] for name, task in each["tasks"].items()},
+        points = [round(EXAMPLES * share) for share in POINTS]
+
+        class Curve(Run):
+            """A run that saves nothing, and is scored only where a curve has a point."""
+
+            def save(self) -> str:
+                return self._name()
+
+            def evaluate(self) -> Any:
+                last = self.progress.step == self.prepared.steps
+                if not last and self.progress.examples < points[len(self.progress.history)]:
+                    return {}
+                return super().evaluate()
+
+        began = time.monotonic()
+        settings = self.settings(number)
+        budget = {
+            "budget.examples": EXAMPLES,
+            "budget.epochs": None,
+            "budget.eval_every": 1,
+            "budget.eval_rows": ROWS,
+            "optim.learning_rate": FASTER * settings.get("optim.learning_rate", 2e-4),
         }
-        for point, each in zip(points, found, strict=False)
-    ]
-    return {"number": number, "settings": settings, "curve": curve}
+        config = self.space.config(settings, None, budget)
+        prepared = prepare(config, self.space.task_set, warm=self.warm)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            run = Curve(prepared, Path(place), None, print)
+            run.start_fresh()
+            run.begin()
+            try:
+                found = [r for r in run.fine_tune(lambda: False, lambda *_: None, Heart(None)) if r]
+            except TrainingDiverged:
+                found = []
+        curve = [
+            {
+                "examples": point,
+                "score": each["score"],
+                "noise": (each["interval"][1] - each["interval"][0]) / 2,
+                **{name: task["value"] for name, task in each["tasks"].items()},
+            }
+            for point, each in zip(points, found, strict=False)
+        ]
+        seconds = round(time.monotonic() - began, 1)
+        return {"number": number, "settings": settings, "curve": curve, "seconds": seconds}
+
+    def settings(self, number: int) -> dict[str, Any]:
+        return {} if number < 0 else self.space.draw(np.random.default_rng([SEED, number]))
+
+
+recorder: Recorder
+
+
+def get_ready(encoder: Path) -> None:
+    global recorder
+    recorder = Recorder(encoder)
+
+
+def record(number: int, folder: Path) -> dict[str, Any]:
+    return recorder.record(number, folder)
+
+
+def record_all(numbers: Iterable[int], processes: int, folder: Path) -> Iterable[dict[str, Any]]:
+    """The curves in the order in which they are done."""
+    encoder = small_encoder(folder / "encoder")
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, fresh, get_ready, (encoder,)) as pool:
+        for done in as_completed([pool.submit(record, number, folder) for number in numbers]):
+            yield done.result()
 
 
 def to_parquet(lines: list[dict[str, Any]], path: Path) -> None:
@@ -162,49 +196,39 @@ def to_parquet(lines: list[dict[str, Any]], path: Path) -> None:
             **point,
         }
         for line in sorted(lines, key=lambda line: line["number"])
-        if line["number"] >= 0
         for point in line["curve"]
     ]
-    pq.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
+    names = dict.fromkeys(name for row in rows for name in row)  # the default has no settings
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    pq.write_table(pa.table(columns), path, compression="zstd")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=219)
+    parser.add_argument("--count", type=int, default=226)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--at-most", type=int, help="now; the next call goes on from there")
     parser.add_argument("--out", type=Path, default=HERE / "curves.parquet")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
     arguments = parser.parse_args()
     if arguments.out.exists():
         print(f"{arguments.out} is there; remove it to record anew")
         return
     notes = arguments.out.with_suffix(".lines")
     done = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    known = {line["number"] for line in done}
-    began = time.monotonic()
-
-    import torch
-
-    from model.prepare import Warm
-
-    torch.set_num_threads(1)
+    missing = sorted(set(range(-1, arguments.count)) - {line["number"] for line in done})
+    now = missing[: arguments.at_most]
     with tempfile.TemporaryDirectory(prefix="stockpot-curves-") as folder:
-        space, warm = wide_space(small_encoder(Path(folder) / "encoder")), Warm()
-        for number in range(-1, arguments.count):
-            if number in known:
-                continue
-            if time.monotonic() - began > arguments.seconds:
-                break
-            started = time.monotonic()
-            line = record(space, number, warm, Path(folder) / str(number))
+        for line in record_all(now, arguments.processes, Path(folder)):
             with open(notes, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             done.append(line)
             curve = " ".join(f"{point['score']:.3f}" for point in line["curve"])
-            print(f"{number:4} {time.monotonic() - started:5.1f} s  {curve}", flush=True)
-    if len(done) > arguments.count:
-        to_parquet(done, arguments.out)
-        print(f"{len(done) - 1} configurations in {arguments.out}")
-        notes.unlink()
+            print(f"{line['number']:4} {line['seconds']:5.1f} s  {curve}", flush=True)
+    if len(now) < len(missing):
+        return
+    to_parquet(done, arguments.out)
+    print(f"{len(done) - 1} configurations in {arguments.out}")
+    notes.unlink()
 
 
 if __name__ == "__main__":

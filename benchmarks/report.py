@@ -1,6 +1,6 @@
 """How long the report of a large search takes to build, how big it is, and when it is ready.
 
-    python -m benchmarks.report [--trials 200] [--rows 400]
+    python benchmarks/report.py [--trials 200] [--rows 400]
 
 The search is made up (benchmarks/made_up_search.py): the page's cost is that of a real one but
 for the sentences and the embeddings, which need a model.
@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.made_up_search import make_search
 from tuner.report import write_report
@@ -21,7 +24,7 @@ LIMIT = 12e6  # bytes
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--rows", type=int, default=400, help="dev rows of each task")
     parser.add_argument("--no-browser", action="store_true")

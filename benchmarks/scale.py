@@ -27,13 +27,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from simulated import make_engine, simulate
 
+from tuner.asked import Asked
 from tuner.engine import Engine
 from tuner.run_state import TrialState
 from tuner.rungs import Rungs
 from tuner.space import Space, load_space
 
 MAXIMUM = 3600
-EVERY = MAXIMUM // 4
+EVERY = Asked().grace(MAXIMUM)  # as shipped
 
 
 @dataclass
@@ -71,7 +72,7 @@ def open_engine(folder: Path, space: Space, trials: int, slots: int, sampler: st
         slots=slots,
         every=EVERY,
         maximum=MAXIMUM,
-        rungs=Rungs(EVERY, MAXIMUM, 2),
+        rungs=Rungs(EVERY, MAXIMUM, Asked().reduction_factor),
         sampler=sampler,
     )
 
@@ -83,14 +84,14 @@ def run(engine: Engine, clock: Clock) -> None:
         pass
 
 
-def resumed(folder: Path, space: Space, trials: int, slots: int, sampler: str) -> float:
-    """Seconds from nothing to the first job of a search that wants one more trial."""
-    began = time.perf_counter()
-    engine = open_engine(folder, space, trials + 1, slots, sampler)
-    assert engine.next_job() is not None
-    seconds = time.perf_counter() - began
+def resumed(folder: Path, space: Space, trials: int, slots: int, sampler: str) -> Clock:
+    """From nothing to the first job of a search that wants one more trial."""
+    clock = Clock()
+    with clock.running():
+        engine = open_engine(folder, space, trials + 1, slots, sampler)
+        assert engine.next_job() is not None
     engine.ledger.close()
-    return seconds
+    return clock
 
 
 def main() -> None:
@@ -114,9 +115,13 @@ def main() -> None:
                 f"{1000 * clock.waited / trials:.2f} ms waiting",
                 flush=True,
             )
-            seconds = resumed(folder, space, trials, arguments.slots, arguments.sampler)
+            again = resumed(folder, space, trials, arguments.slots, arguments.sampler)
             size = (folder / "ledger.jsonl").stat().st_size / 1e6
-            print(f"{'':6} resume from its ledger of {size:.1f} MB: {seconds:.2f} s", flush=True)
+            print(
+                f"{'':6} resume from its ledger of {size:.1f} MB: {again.own:.2f} s at work, "
+                f"{again.own + again.waited:.2f} s in all",
+                flush=True,
+            )
     if len(means) > 1:
         print(f"ratio  {means[-1] / means[0]:.2f}")
 

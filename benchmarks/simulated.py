@@ -91,9 +91,9 @@ def make_engine(
     )
 
 
-def record(examples: int, score: float, tasks: tuple[str, ...]) -> dict[str, Any]:
+def record(examples: int, score: float, noise: float, tasks: tuple[str, ...]) -> dict[str, Any]:
     """An evaluation of the size that a trial reports."""
-    interval = [score - 0.02, score + 0.02]
+    interval = [score - noise, score + noise]
     task = {"metric": "accuracy", "value": score, "interval": interval, "loss": 0.5}
     name = f"step-{examples:08d}"
     return {
@@ -114,12 +114,13 @@ def simulate(
     curve: Curve,
     speeds: Iterator[float],
     *,
+    noise: float = 0.02,
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[TrialState]:
     """Run the search, and yield each trial when it has closed.
 
-    Each trial trains at a speed of its own and reports every `eval_every` examples. `around`
-    is entered whenever the engine is at work.
+    Each trial trains at a speed of its own and reports every `eval_every` examples, give or take
+    `noise`. `around` is entered whenever the engine is at work.
     """
     every, maximum = engine.limits.eval_every, engine.limits.max_examples
     tasks = engine.tasks.names
@@ -139,7 +140,7 @@ def simulate(
             return
         now, name, examples, speed = heapq.heappop(coming)
         trial = engine.state.trials[name]
-        found = record(examples, curve(trial, examples), tuple(tasks))
+        found = record(examples, curve(trial, examples), noise, tuple(tasks))
         if isinstance(engine.ledger, Ledger):  # what the worker would have written
             place = engine.folder / "trials" / name / "checkpoints" / found["checkpoint"]
             (place / "model").mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """What a soup costs: memory for many ingredients, and time beside its evaluations.
 
+    python benchmarks/soup.py                         # both, the second on 16 short trials
     python benchmarks/soup.py memory                  # 16 models of the embedded encoder
     python benchmarks/soup.py time runs/default       # a finished search, cooked anew in a copy
 
@@ -22,19 +23,23 @@ import threading
 import time
 from pathlib import Path
 
+COUNT = 16  # ingredients
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
     memory = commands.add_parser("memory")
     memory.add_argument("--encoder", default="minilm")
-    memory.add_argument("--count", type=int, default=16)
+    memory.add_argument("--count", type=int, default=COUNT)
     inner = commands.add_parser("measure")  # in the fresh process
     inner.add_argument("folder", type=Path)
-    inner.add_argument("--count", type=int, default=16)
+    inner.add_argument("--count", type=int, default=COUNT)
     timing = commands.add_parser("time")
     timing.add_argument("run", type=Path)
     arguments = parser.parse_args()
+    if arguments.command is None:
+        return bench_memory("minilm", COUNT) or bench_search(COUNT)
     if arguments.command == "memory":
         return bench_memory(arguments.encoder, arguments.count)
     if arguments.command == "measure":
@@ -129,6 +134,25 @@ class Peak:
 
 
 # --- time ---------------------------------------------------------------------------------------
+
+
+def bench_search(count: int) -> int:
+    """`bench_time` on a search whose trials train a little and are all kept."""
+    from tuner import run_search
+
+    with tempfile.TemporaryDirectory(prefix="stockpot-soup-") as folder:
+        found = run_search(
+            storage_path=folder,
+            num_samples=count,
+            keep=count,
+            max_examples=96,
+            grace_examples=96,
+            early_stopping=False,
+            soup=False,
+            report=False,
+            quiet=True,
+        )
+        return bench_time(found.folder)
 
 
 def bench_time(run: Path) -> int:

@@ -2,9 +2,9 @@
 
 A trial is judged whenever it passes a rung, against those that passed it before: it goes on if
 its score is among the best `1 / reduction` of them, or as good as that for all that dev can tell:
-only the hopeless are stopped, those whose score is below the mark by more than its own noise. The
-first few go on in any case, as they would be judged by each other alone. Nobody waits for anybody,
-and everything follows from the reports in their order, so replaying the ledger gives the same
+only those are stopped whose score is below the mark by more than chance (`MARGIN`). The first few
+go on in any case, as they would be judged by each other alone. Nobody waits for anybody, and
+everything follows from the reports in their order, so replaying the ledger gives the same
 decisions.
 
 With several objectives the score is their mean (`tuner.run_state.merit`).
@@ -30,6 +30,9 @@ class Decision:
     reason: str = ""
 
 
+# Of a score's noise, so far below the mark it may be. The noise is 1.96 standard errors of one
+# score; two scores on the same examples differ by chance with about half of that.
+MARGIN = 0.5
 GO_ON = Decision(stop=False)
 Report = tuple[str, int, float, float]  # trial, examples, score and its noise
 
@@ -85,12 +88,13 @@ class Rungs:
         places = math.ceil(count / self.reduction)
         mark = scores[-places]
         ahead = count - bisect_right(scores, score)
-        give = f" give or take {noise:.4f}" if noise else ""
+        give = MARGIN * noise
+        chance = f" give or take {give:.4f}" if give else ""
         reason = (
-            f"score {score:.4f}{give} at {examples:,} examples is number {ahead + 1} of {count} "
+            f"score {score:.4f}{chance} at {examples:,} examples is number {ahead + 1} of {count} "
             f"at the rung of {level:,}; the best {places} go on (from {mark:.4f})"
         )
-        return Decision(score + noise < mark, level, reason)
+        return Decision(score + give < mark, level, reason)
 
     def replay(self, reports: Iterable[Report]) -> dict[str, Decision]:
         """Take in past reports. Returns the decisions to stop, by trial.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -16,9 +17,10 @@ def _serve(pipe: Connection, make: Callable[..., Any], given: Any, named: Any) -
     torch.set_num_threads(THREADS)
     side = make(*given, **named)
     pipe.send(None)
-    while (asked := pipe.recv()) is not None:
-        method, arguments = asked
-        pipe.send(getattr(side, method)(*arguments))
+    with suppress(EOFError):  # whoever asked is done
+        while True:
+            method, arguments = pipe.recv()
+            pipe.send(getattr(side, method)(*arguments))
 
 
 class Apart:

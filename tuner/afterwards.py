@@ -14,13 +14,15 @@ from typing import Any, TypeVar
 
 from model.errors import InputError
 from tuner.console import SearchConsole
-from tuner.engine import TIME
+from tuner.engine import INTERRUPTED, TIME
+from tuner.next_steps import next_steps
 from tuner.plan import Plan
 from tuner.run_state import RunState
 from tuner.summary import Summary, summarise
 from tuner.tensorboard import Board
 
 T = TypeVar("T")
+Heed = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class SearchResult:
     folder: Path
     state: RunState
     summary: Summary
-    stopped: str | None  # why it ended before all trials were done; None if they are
+    stopped: str | None  # why it ended before all was done; None if it was not
     soup: dict[str, Any] | None = None  # as in soup.json
 
     @property
@@ -37,26 +39,55 @@ class SearchResult:
 
 
 def afterwards(
-    plan: Plan, state: RunState, stopped: str | None, board: Board, console: SearchConsole
+    plan: Plan,
+    state: RunState,
+    stopped: str | None,
+    board: Board,
+    console: SearchConsole,
+    heed: Heed = lambda: None,
 ) -> SearchResult:
-    """In this order, because the board and the page show the soup too."""
+    """In this order, because the board and the page show the soup too.
+
+    `heed` raises KeyboardInterrupt once somebody has asked for the end.
+    """
     # Whoever interrupts a search does not want to wait for any of it.
     wanted = stopped in (None, TIME) and bool(state.ranked())
-    soup = cook_soup(plan.folder, console) if wanted and plan.how.soup else None
-    if wanted:
-        board.finish()
-    summary = summarise(state, plan.folder, plan.space.task_set, max_examples=plan.max_examples)
-    if wanted and plan.how.report:
-        summary = with_report(plan.folder, summary, console)
+    soup = None
+    try:
+        if wanted and plan.how.soup:
+            soup = cook_soup(plan.folder, console, heed)
+        if wanted:
+            board.finish()
+        heed()
+    except KeyboardInterrupt:
+        stopped, wanted = INTERRUPTED, False
+    summary = summarise(
+        state,
+        plan.folder,
+        plan.space.task_set,
+        max_examples=plan.max_examples,
+        next_steps=next_steps(state, plan.folder, plan.how),
+    )
+    try:
+        if wanted and plan.how.report:
+            summary = with_report(plan.folder, summary, console)
+    except KeyboardInterrupt:
+        stopped = INTERRUPTED
     return SearchResult(plan.folder, state, summary, stopped, soup)
 
 
-def cook_soup(folder: Path, console: SearchConsole) -> dict[str, Any] | None:
+def cook_soup(
+    folder: Path, console: SearchConsole, heed: Heed = lambda: None
+) -> dict[str, Any] | None:
+    def log(line: str) -> None:  # one after each evaluation
+        console.log(line)
+        heed()
+
     def cooked() -> dict[str, Any]:
         from tuner.cook import cook
         from tuner.methods import QUICK
 
-        return cook(folder, methods=QUICK, log=console.log, warn=console.warn)
+        return cook(folder, methods=QUICK, log=log, warn=console.warn)
 
     return attempt("soup", cooked, f"python -m tuner.soup {shlex.quote(str(folder))}", console)
 
@@ -76,7 +107,8 @@ def attempt(what: str, make: Callable[[], T], again: str, console: SearchConsole
     try:
         return make()
     except KeyboardInterrupt:
-        reason = "interrupted"
+        console.warn(f"no {what}: interrupted; to try again: {again}")
+        raise
     except InputError as error:
         reason = error.faults[0]
     except Exception as error:

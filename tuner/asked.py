@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from model.errors import InputError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
@@ -34,9 +36,18 @@ class Asked:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, settled(name, str(value)))
+        if isinstance(self.set, Mapping):
+            object.__setattr__(self, "set", settled_settings(self.set))
+        if isinstance(self.confirm, str):
+            object.__setattr__(self, "confirm", parse_confirm(self.confirm))
         for name in ("objectives", "confirm"):
             value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+            many = isinstance(value, list | tuple)
+            object.__setattr__(self, name, tuple(value) if many else (value,))
+
+    def grace(self, max_examples: int) -> int:
+        """Examples up to the first rung, and from one evaluation of a trial to the next."""
+        return self.grace_examples or max(1, -(-max_examples // 3))
 
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -53,6 +64,29 @@ def settled(name: str, value: str) -> str:
     if is_path or (name == "encoder" and Path(value).is_dir()):
         return str(Path(value).absolute())
     return value
+
+
+def settled_settings(given: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
+    """The settings with their paths made absolute, whether dotted or nested."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        key = f"{inside}{name}"
+        if isinstance(value, Mapping):
+            value = settled_settings(value, f"{key}.")
+        elif isinstance(value, str) and value:
+            if key in ("init_from", "pretrain.simcse.text") or key.startswith("augment."):
+                value = str(Path(value).absolute())
+            elif key == "encoder.name":
+                value = settled("encoder", value)
+        found[name] = value
+    return found
+
+
+def parse_confirm(text: str) -> tuple[int, int]:
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError("--confirm", [f"'{text}' is not NxS; write 3x3 for 3 trials, 3 seeds"])
+    return int(parts[0]), int(parts[1])
 
 
 @dataclass(frozen=True, kw_only=True)

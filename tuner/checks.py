@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from model.errors import InputError, suggest
 from model.secrets import redact
+from model.values import show
 from tuner.asked import Asked, How
 from tuner.ledger import read_events
 from tuner.run_folder import LEDGER, changes, read_run
@@ -18,9 +19,93 @@ from tuner.study import make_sampler
 
 # May be changed on the way without making it another search.
 FREE = ("num_samples", "confirm", "keep")
+WHOLE = ("seed", "num_samples", "max_examples", "grace_examples", "keep")
+MOST_SEED = 2**32 - 1
+# The search itself decides these in every trial, so that a value of their own would have no effect.
+DECIDED = {
+    "seed": "--seed",
+    "budget.epochs": "--max-examples",
+    "budget.eval_every": "--grace-examples",
+}
 
 
-def check_asked(asked: Asked, space: Space) -> None:
+class Gathered:
+    """`with gathered:` around each check, then `tell` raises all that they found as one."""
+
+    def __init__(self) -> None:
+        self.errors: list[InputError] = []
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, InputError):
+            self.errors.append(error)
+        return isinstance(error, InputError)
+
+    def tell(self) -> None:
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise InputError("search", [fault for each in self.errors for fault in told(each)])
+
+
+def told(error: InputError) -> list[str]:
+    before = "" if error.where == "search" else f"{error.where}: "
+    return [f"{before}{fault}" for fault in error.faults]
+
+
+def check_types(asked: Asked, how: How) -> None:
+    """Python's callers can give anything."""
+    numbers = ("time_budget_s", "cpus_per_trial", "gpus_per_trial")
+    faults = type_faults(how, ("max_concurrent_trials",), int, "a whole number")
+    faults += type_faults(how, numbers, int | float, "a number")
+    faults += type_faults(asked, WHOLE, int, "a whole number")
+    faults += type_faults(asked, ("reduction_factor",), int | float, "a number")
+    faults += type_faults(asked, ("sampler",), str, "a name")
+    faults += type_faults(asked, ("set",), Mapping, "settings by their keys")
+    confirm = asked.confirm
+    if len(confirm) != 2 or not all(is_a(each, int) and each >= 0 for each in confirm):
+        faults.append(f"--confirm is {show(confirm)}; write 3x3, or (3, 3) in Python")
+    if not all(is_a(goal, str) for goal in asked.objectives):
+        faults.append(f"--objectives is {show(asked.objectives)}; give the names of tasks")
+    if faults:
+        raise InputError("search", faults)
+
+
+def type_faults(given: Asked | How, names: Sequence[str], kind: Any, expected: str) -> list[str]:
+    return [
+        f"{flag(name)} must be {expected}, but is {show(value)}"
+        for name in names
+        if (value := getattr(given, name)) is not None and not is_a(value, kind)
+    ]
+
+
+def is_a(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def check_asked(asked: Asked) -> None:
+    """As far as can be told without knowing the space."""
+    faults = []
+    least = {"num_samples": 1, "max_examples": 1, "grace_examples": 1, "keep": 1, "seed": 0}
+    for name, low in least.items():
+        value = getattr(asked, name)
+        if value is not None and value < low:
+            faults.append(f"{flag(name)} is {value}; it must be at least {low}")
+    most = MOST_SEED - asked.confirm[1]  # repeats count on from it
+    if asked.seed > most:
+        faults.append(f"--seed is {asked.seed}; it must be at most {most}")
+    faults += secret_faults(asked)
+    factor = asked.reduction_factor
+    if not (math.isfinite(factor) and factor > 1):
+        faults.append(f"--reduction-factor is {factor:g}; it must be above 1")
+    if faults:
+        raise InputError("search", faults)
+    make_sampler(asked.sampler, 0, objectives=len(asked.objectives))
+
+
+def check_against(asked: Asked, space: Space) -> None:
+    """What is asked, beside what the space has."""
     known = ["overall", *space.task_set.names]
     faults = [
         f"--objectives: '{goal}' is not one; {suggest(goal, known)}"
@@ -29,21 +114,17 @@ def check_asked(asked: Asked, space: Space) -> None:
     ]
     if not asked.objectives or len(set(asked.objectives)) < len(asked.objectives):
         faults.append("--objectives: name each one once, as in sentiment,paraphrase")
-    least = {"num_samples": 1, "max_examples": 1, "grace_examples": 1, "keep": 1, "seed": 0}
-    for name, low in least.items():
-        value = getattr(asked, name)
-        if value is not None and value < low:
-            faults.append(f"{flag(name)} is {value}; it must be at least {low}")
-    faults += secret_faults(asked)
-    factor = asked.reduction_factor
-    if not (math.isfinite(factor) and factor > 1):
-        faults.append(f"--reduction-factor is {factor:g}; it must be above 1")
-    grace, most = asked.grace_examples, asked.max_examples
-    if grace is not None and most is not None and grace > most > 0:
-        faults.append(f"--grace-examples {grace} is above --max-examples {most}; lower it")
+    faults += [
+        f"{'--set' if key in asked.set else 'base'}: '{key}' is decided by {other}; give that"
+        for key, other in DECIDED.items()
+        if space.base.get(key) is not None
+    ]
+    grace, most = asked.grace_examples, asked.max_examples or space.examples
+    if grace is not None and grace > most > 0:
+        whose = "--max-examples" if asked.max_examples else "a trial's examples in this space,"
+        faults.append(f"--grace-examples {grace} is above {whose} {most}; lower it")
     if faults:
         raise InputError("search", faults)
-    make_sampler(asked.sampler, 0, objectives=len(asked.objectives))
 
 
 def secret_faults(asked: Asked) -> list[str]:
@@ -79,6 +160,9 @@ def check_how(how: How) -> None:
         faults.append("--force goes with --resume; it never overwrites a run")
     if faults:
         raise InputError("search", faults)
+
+
+NEGATED = "no_early_stopping"  # the flag of `early_stopping`
 
 
 def flag(name: str) -> str:
@@ -140,16 +224,17 @@ def check_unchanged(
     """A run goes on as it began. More trials may be asked for; the rest must be the same."""
     before = read_run(folder)
     was, now = Asked.from_dict(before["asked"]).to_dict(), asked.to_dict()
+    was, now = ({**each, NEGATED: not each["early_stopping"]} for each in (was, now))
+    remedy = "leave it out, or give another --name"
     faults = [
-        f"{flag(key)} was {was[key]!r} and is {now[key]!r} now"
+        f"{flag(key)} was {was[key]!r} and is {now[key]!r} now; {remedy}"
         for key in now
-        if key not in FREE and was[key] != now[key]
+        if key not in (*FREE, "early_stopping") and was[key] != now[key]
     ]
-    remedy = "put it back as it was, or start a new run with another --name"
     if not force:
+        found = changes(before["fingerprints"], prints)
         if space_changed and not faults:
-            faults.append("the search space changed since the run began (its copy: space.yaml)")
-        faults += changes(before["fingerprints"], prints)
-        remedy += "; --force goes on in spite of changed data, code or packages"
+            found.insert(0, "the search space changed since the run began (its copy: space.yaml)")
+        faults += [f"{fault}; put it back, or go on in spite of it with --force" for fault in found]
     if faults:
-        raise InputError(str(folder), [*faults, remedy])
+        raise InputError(str(folder), faults)

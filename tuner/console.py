@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from model.console import clock, short
 from model.secrets import redact
-from tuner.run_state import RunState, TrialState
+from tuner.run_state import OVERALL, RunState, TrialState, objective_value
 
 if TYPE_CHECKING:
     from tuner.engine import Engine, Live
@@ -43,6 +43,7 @@ class SearchConsole:
         self.told = -1  # reports of the state that were shown or are older than this console
         self.engine: Engine | None = None
         self.view: View | None = None
+        self.warned: set[str] = set()
 
     def log(self, line: str) -> None:
         """An event, above the block."""
@@ -64,6 +65,7 @@ class SearchConsole:
             self._write(sys.stdout, f"{self._erased()}{line}\n" + self._shown(self.block))
 
     def warn(self, line: str) -> None:
+        self.warned.add(line)
         lines = "".join(f"{one_line(part)}\n" for part in line.splitlines())
         self._write(sys.stdout, self._erased())
         self._write(sys.stderr, lines)
@@ -188,8 +190,9 @@ class View:
         full = int(BAR * share)
         bar = self.full * full + self.empty * (BAR - full)
         trial: TrialState = self.engine.state.trials[live.trial]
-        last = trial.evaluations[-1]["score"] if trial.evaluations else None
-        said = f"  {short(last)}" if last is not None else ""
+        last = trial.evaluations[-1] if trial.evaluations else None
+        goal = self.engine.state.goal
+        said = f"  {short(objective_value(last, goal))}" if last is not None else ""
         return f"  {live.trial}  {bar} {100 * share:3.0f} %  {live.examples:>7,}/{most:,}{said}"
 
     def total(self) -> int:
@@ -220,12 +223,14 @@ def best_line(state: RunState) -> str:
     entry = best.chosen(state.objectives) if best is not None else None
     if best is None or entry is None:
         return "none has finished yet"
-    return f"best {scored(entry)} ({best.id})"
+    name = "" if state.goal in OVERALL else f"{state.goal} "
+    return f"best {name}{scored(entry, state.goal)} ({best.id})"
 
 
-def scored(entry: dict[str, Any]) -> str:
-    ends = entry.get("interval")
-    return short(entry["score"]) + (f" [{short(ends[0])}, {short(ends[1])}]" if ends else "")
+def scored(entry: dict[str, Any], goal: str = OVERALL[0]) -> str:
+    ends = entry.get("tasks", {}).get(goal, entry).get("interval")
+    value = short(objective_value(entry, goal))
+    return value + (f" [{short(ends[0])}, {short(ends[1])}]" if ends else "")
 
 
 def evaluation_line(report: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ class Need:
         return self.running + self.kept
 
 
-def disk_need(space: Space, *, slots: int, keep: int) -> Need:
+def disk_need(space: Space, *, slots: int, keep: int, soup: bool = False) -> Need:
     """From the largest model that the space can make."""
     config = fill_in(space.config(space.most_expensive()))
     parts = build_model(config, space.task_set, load_encoder(config.encoder.name))
@@ -38,7 +38,8 @@ def disk_need(space: Space, *, slots: int, keep: int) -> Need:
     best = len(space.task_set) + 1  # the best overall and of each task
     # The states that are kept and, for a moment, the one that is being written.
     running = slots * ((KEPT_STATES + 1) * (model + state) + best * model)
-    return Need(model, state, running, (keep + best) * model)
+    cooked = 2 if soup else 0  # soup/ and the one of soups/ that holds weights of its own
+    return Need(model, state, running, (keep + best + cooked) * model)
 
 
 def check_disk(need: Need, folder: Path) -> None:

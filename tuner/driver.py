@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from tuner.ray_session import Session, ray_session
 from tuner.remote import RemoteRun, follow
 from tuner.resources import Resources, share_out
 from tuner.run_folder import LEDGER, LOCK, SPACE, own_folder, write_run
+from tuner.signals import Signals, signals
 from tuner.storage import Storage
 from tuner.strays import set_strays_aside
 from tuner.study_file import JOURNAL, StudyFile
@@ -38,9 +36,14 @@ __all__ = ["Asked", "How", "SearchResult", "search"]
 def search(asked: Asked, how: How) -> SearchResult:
     """Run a search, or go on with one. Raises InputError for what the user can mend."""
     console = SearchConsole(quiet=how.quiet, verbose=how.verbose)
-    plan = make_plan(asked, how, console)
-    folder = plan.folder
+    with signals() as held:
+        return begin(make_plan(asked, how, console), console, held)
+
+
+def begin(plan: Plan, console: SearchConsole, held: Signals) -> SearchResult:
+    asked, how, folder = plan.asked, plan.how, plan.folder
     with own_folder(folder), RunLock(folder / LOCK, console.warn), ray_session(how.address) as ray:
+        held.hold()
         resources = share_out(
             ray.cpus,
             ray.gpus,
@@ -51,8 +54,8 @@ def search(asked: Asked, how: How) -> SearchResult:
             nodes=ray.nodes,
             elastic=how.address is not None,
         )
-        goods = prepare_cluster(plan, console) if how.address is not None else {}
-        need = disk_need(plan.space, slots=resources.slots, keep=asked.keep)
+        goods = prepare_cluster(plan, ray, resources, console) if how.address is not None else {}
+        need = disk_need(plan.space, slots=resources.slots, keep=asked.keep, soup=how.soup)
         # With storage elsewhere, trials train on the disks of their nodes.
         check_disk(replace(need, running=0) if plan.storage else need, folder)
         if not how.resume or not (folder / SPACE).exists():
@@ -62,16 +65,22 @@ def search(asked: Asked, how: How) -> SearchResult:
             Ledger(folder / LEDGER, console.warn) as ledger,
             follow(plan.storage, folder, console.warn) as remote,
         ):
-            return run(plan, ledger, ray, resources, need, console, remote, goods)
+            return run(plan, ledger, ray, resources, need, console, remote, goods, held)
 
 
-def prepare_cluster(plan: Plan, console: SearchConsole) -> dict[str, Parcel]:
+def prepare_cluster(
+    plan: Plan, ray: Session, resources: Resources, console: SearchConsole
+) -> dict[str, Parcel]:
     """Look at every machine, and pack what the trials need of this one."""
     config = plan.space.config(plan.space.default_point())
     names = [plan.asked.data, plan.space.task_set.origin, config.encoder.name, config.init_from]
     goods, large = pack(needed(names))
     nodes = check_nodes(plan.folder, plan.storage, large)
-    console.log(f"cluster: {len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike")
+    machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
+    console.log(f"cluster: {machines}, with {ray.cpus:g} CPUs and {ray.gpus:g} GPUs")
+    slots = resources.slots
+    if slots * resources.cpus > ray.cpus or slots * resources.gpus > ray.gpus:
+        console.log("that is less than is asked for; trials wait until machines come")
     return goods
 
 
@@ -84,6 +93,7 @@ def run(
     console: SearchConsole,
     remote: RemoteRun | None,
     goods: dict[str, Parcel],
+    held: Signals,
 ) -> SearchResult:
     asked, how = plan.asked, plan.how
     set_strays_aside(plan.folder, ledger.state, console.warn)
@@ -103,7 +113,8 @@ def run(
     engine = make_engine(plan, ledger, resources, console, shelf)
     announce(console, engine, plan, resources, need)
     if not engine.done:
-        run_trials(engine, console, resources, ray.scratch, plan.storage, goods)
+        with held.draining(engine):
+            run_trials(engine, console, resources, ray.scratch, plan.storage, goods)
     console.clear()
     if engine.fatal is not None:
         raise engine.fatal
@@ -111,7 +122,7 @@ def run(
     ledger.append("end", reason=stopped or "complete")
     if remote:
         remote.bring_home(ledger.state, asked.keep)
-    return afterwards(plan, ledger.state, stopped, board, console)
+    return afterwards(plan, ledger.state, stopped, board, console, held.heed)
 
 
 def make_engine(
@@ -144,6 +155,7 @@ def make_engine(
         study=StudyFile(plan.folder / JOURNAL, ledger.state, plan.space, console.warn),
         warn=console.warn,
         log=console.log,
+        heard=console.warned,
     )
 
 
@@ -202,25 +214,4 @@ def run_trials(
             verbose=0,
         ),
     )
-    with signals(engine):
-        tuner.fit()
-
-
-@contextmanager
-def signals(engine: Engine) -> Iterator[None]:
-    """Ctrl-C and SIGTERM drain, a second one ends at once. After ray.init, which has its own."""
-
-    def handle(number: int, frame: Any) -> None:
-        if engine.draining:
-            raise KeyboardInterrupt
-        engine.drain(INTERRUPTED)
-
-    try:
-        before = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: whoever called has the signals
-        before = {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    tuner.fit()

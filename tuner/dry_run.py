@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from model.train import train
 from tuner.asked import Asked, How
-from tuner.checks import check_asked, check_how
-from tuner.plan import open_space
+from tuner.console import SearchConsole
+from tuner.disk import check_disk, disk_need, human
+from tuner.plan import make_plan
+from tuner.resources import share_out
 
 ONE_STEP = 1e-6  # epochs of SimCSE, rounded up to a step
 
 
 def dry_run(asked: Asked, how: How) -> str:
     """The space as a table, and what its costliest step takes; raises what a search would."""
-    check_how(how)
-    space = open_space(asked)
-    check_asked(asked, space)
+    plan = make_plan(asked, how, SearchConsole())
+    space = plan.space
+    slots = 1
+    if how.address is None:
+        slots = share_out(
+            os.cpu_count() or 1,
+            torch.cuda.device_count(),
+            concurrent=how.max_concurrent_trials,
+            cpus=how.cpus_per_trial,
+            gpus=how.gpus_per_trial,
+            trials=asked.num_samples,
+        ).slots
+    need = disk_need(space, slots=slots, keep=asked.keep, soup=how.soup)
+    check_disk(replace(need, running=0) if plan.storage else need, plan.folder)
     settings = space.most_expensive()
     size = sum(space.config(settings).batch_sizes(space.task_set))
     extra: dict[str, Any] = {
@@ -32,8 +49,7 @@ def dry_run(asked: Asked, how: How) -> str:
     config = space.config(settings, space.task_set, {**extra, "budget.epochs": None})
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stockpot-dry-run-") as folder:
-        data = Path(asked.data) if asked.data else None
-        records = list(train(config, space.task_set, out=Path(folder) / "run", data=data))
+        records = list(train(config, space.task_set, out=Path(folder) / "run", data=plan.data))
     seconds = time.monotonic() - began
     lines = [
         f"{space.name}: {space.about}",
@@ -43,7 +59,7 @@ def dry_run(asked: Asked, how: How) -> str:
         *space.notes,
         f"the most expensive configuration fits: {records[-1]['examples']} examples in "
         f"{seconds:.1f} s, start and evaluation of a few rows included",
-        f"trials: {asked.num_samples} of up to "
-        f"{asked.max_examples or space.examples:,} examples each",
+        f"trials: {asked.num_samples} of up to {plan.max_examples:,} examples each",
+        f"disk: up to {human(need.peak)} while it runs, {human(need.kept)} kept",
     ]
     return "\n".join(lines)

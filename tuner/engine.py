@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from model.errors import InputError
 from model.tasks import TaskSet
 from tuner.keep import Shelf, surplus, wanted
 from tuner.ledger import Ledger, faults_of
@@ -39,7 +40,7 @@ class Limits:
     threads: int
     keep: int = 5
     confirm: tuple[int, int] = (0, 0)  # the best N, over S further seeds each
-    attempts: int = 4  # starts of one trial before a lost machine counts against it
+    attempts: int = 4  # a trial that loses its machine so often has failed
     failures: int = 5  # trials failed in a row before the search stops
     deadline: float | None = None  # time.monotonic() by which to stop
 
@@ -51,8 +52,6 @@ class Live:
     trial: str
     began: float
     examples: int = 0
-    host: str = ""
-    pid: int | None = None
 
 
 @dataclass
@@ -73,6 +72,7 @@ class Engine:
     draining: str | None = None
     fatal: Exception | None = None
     kept: list[TrialState] = field(default_factory=list)  # closed ones with a checkpoint to keep
+    heard: set[str] = field(default_factory=set)  # warnings that were said before
 
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
@@ -99,14 +99,19 @@ class Engine:
 
     def next_job(self) -> Job | None:
         """A trial to start, or None while there is nothing to do or no slot."""
-        if self.draining or self.fatal or len(self.live) >= self.limits.slots:
-            return None
-        waiting = [trial for trial in self.state.open_trials if trial.id not in self.live]
-        trial = waiting[0] if waiting else self._create()
-        if trial is None:
-            return None
-        self.live[trial.id] = Live(trial.id, time.monotonic(), trial.examples)
-        return self._job(trial)
+        while not (self.draining or self.fatal or len(self.live) >= self.limits.slots):
+            waiting = [trial for trial in self.state.open_trials if trial.id not in self.live]
+            trial = waiting[0] if waiting else self._create()
+            if trial is None:
+                return None
+            try:
+                job = self._job(trial)
+            except InputError as error:  # settings that do not go together, too rare to be foreseen
+                self.failed(trial.id, {"kind": "code", "reason": "; ".join(error.faults)})
+                continue
+            self.live[trial.id] = Live(trial.id, time.monotonic(), trial.examples)
+            return job
+        return None
 
     def _create(self) -> TrialState | None:
         if self.state.missing:
@@ -186,8 +191,6 @@ class Engine:
 
     def started(self, name: str, host: str, pid: int | None, **more: Any) -> None:
         trial = self.state.trials[name]
-        if live := self.live.get(name):
-            live.host, live.pid = host, pid
         self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid, **more)
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         self.log(f"{name} started ({trial.origin}{again}): {self.describe(trial)}")
@@ -195,6 +198,12 @@ class Engine:
     def pulse(self, name: str, examples: int) -> None:
         if live := self.live.get(name):
             live.examples = examples
+
+    def note(self, name: str, text: str) -> None:
+        """What a trial warns about: its own checkpoints, or something that others may say too."""
+        if text.startswith("checkpoint ") or text not in self.heard:
+            self.heard.add(text)
+            self.warn(f"{name}: {text}")
 
     def evaluated(self, name: str, record: Mapping[str, Any]) -> bool:
         """Take an evaluation in. False if the trial is to stop."""
@@ -230,8 +239,9 @@ class Engine:
 
     def finished(self, name: str) -> None:
         if self._write("finished", trial=name) is not None:
-            best = self.state.trials[name].best()
-            said = f"overall {best['score']:.3f}" if best else "no evaluation"
+            goal = self.state.goal
+            best = self.state.trials[name].best(goal)
+            said = f"{goal} {objective_value(best, goal):.3f}" if best else "no evaluation"
             self._closed(self.state.trials[name], f"finished: {said}")
 
     def failed(self, name: str, failure: Mapping[str, str]) -> None:
@@ -252,7 +262,7 @@ class Engine:
         self.live.pop(name, None)
         if trial.status != "open":
             return
-        if failure["kind"] != "infrastructure" or trial.attempts >= self.limits.attempts:
+        if failure["kind"] != "infrastructure" or trial.losses + 1 >= self.limits.attempts:
             self.failed(name, failure)
         else:
             self.warn(f"{name}: {failure['reason'][:120]}; it goes on from its last checkpoint")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from model.checkpoint import checkpoints_in
 from model.files import remove_folder
 from tuner.run_state import RunState, TrialState, objective_value
+
+WEIGHTS = "model.safetensors"
 
 
 def wanted(
@@ -35,17 +38,19 @@ def wanted(
         best = trial.best(what)
         return objective_value(best, what) if best else float("-inf")
 
-    # Finished trials first: those are what a search ranks, and a stopped one's high score is an
-    # early one that nothing confirmed.
-    order = sorted(scored, key=lambda t: (t.status == "finished", value(t, "overall")))
-    for trial in order[::-1][:keep]:
-        note(trial, "overall")
+    def best_first(what: str) -> list[TrialState]:
+        # Finished trials first: those are what a search ranks, and a stopped one's high score is
+        # an early one that nothing confirmed. The earlier of equals before the later, as there.
+        return sorted(scored, key=lambda t: (t.status != "finished", -value(t, what)))
+
+    for trial in best_first(state.goal)[:keep]:
+        note(trial, state.goal)
     tasks = {name for trial in scored for name in trial.evaluations[0].get("tasks", {})}
     for task in sorted(tasks):
-        note(max(scored, key=lambda t: value(t, task)), task)
+        note(best_first(task)[0], task)
     for trial in scored:
         if trial.origin == "default":  # what everything is compared with
-            note(trial, "overall")
+            note(trial, state.goal)
     return chosen
 
 
@@ -90,9 +95,20 @@ def surplus(
 def delete(trial: Path, checkpoints: list[str]) -> None:
     """Remove these checkpoints, and the trial's own model if it was linked to one of them."""
     for name in checkpoints:
-        remove_folder(trial / "checkpoints" / name)
+        place = trial / "checkpoints" / name
+        if linked(trial / "model", place / "model"):
+            remove_folder(trial / "model")
+        remove_folder(place)
     if not checkpoints_in(trial / "checkpoints"):
         remove_folder(trial / "model")
+
+
+def linked(model: Path, other: Path) -> bool:
+    """Whether the two are the same weights under two names."""
+    try:
+        return os.path.samefile(model / WEIGHTS, other / WEIGHTS)
+    except FileNotFoundError:
+        return False
 
 
 def drop_states(trial: Path) -> None:

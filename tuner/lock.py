@@ -15,6 +15,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -67,6 +68,11 @@ class RunLock:
             if self._move_away(content):
                 left = f"by {holder}, which is gone" if holder else "by a crash"
                 self.warn(f"{self.path}: a lock left {left}; taken over")
+
+    def look(self) -> None:
+        """Raise InputError if somebody holds it, without taking it."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self._refuse_if_held(_parse(self._content()))
 
     def release(self) -> None:
         """Give it back. Does nothing twice, nor in a child that was forked while it was held."""

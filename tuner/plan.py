@@ -10,10 +10,19 @@ from model.encoder import load_tokenizer
 from model.inputs import load_inputs
 from model.prepare import fill_in
 from tuner.asked import Asked, How
-from tuner.checks import check_asked, check_how, check_unchanged, refuse_or_allow
+from tuner.checks import (
+    Gathered,
+    check_against,
+    check_asked,
+    check_how,
+    check_types,
+    check_unchanged,
+    refuse_or_allow,
+)
 from tuner.console import SearchConsole
+from tuner.lock import RunLock
 from tuner.remote import fetch_run, refuse_or_meet
-from tuner.run_folder import RUN, SPACE, fingerprints, run_folder
+from tuner.run_folder import LOCK, RUN, SPACE, fingerprints, name_of, run_folder
 from tuner.rungs import Rungs
 from tuner.space import Space, load_space
 from tuner.storage import Storage
@@ -28,9 +37,12 @@ class Plan:
     space: Space
     data: Path | None
     max_examples: int
-    grace: int
     prints: dict[str, Any]
     storage: Storage | None = None  # where the folder is mirrored, if anywhere
+
+    @property
+    def grace(self) -> int:
+        return self.asked.grace(self.max_examples)
 
     @property
     def rungs(self) -> Rungs | None:
@@ -42,24 +54,37 @@ class Plan:
 
 def make_plan(asked: Asked, how: How, console: SearchConsole) -> Plan:
     """Check everything that can be checked before anything is written or started."""
-    check_how(how)
-    name = how.name or Path(asked.space).stem
-    folder = run_folder(how.storage_path.absolute(), name)
-    fetch_run(how, name)
-    refuse_or_allow(folder, how)
-    storage = refuse_or_meet(how, name)
-    space, changed = open_run_space(asked, folder) if how.resume else (open_space(asked), False)
-    check_asked(asked, space)
+    check_types(asked, how)
+    gathered = Gathered()
+    with gathered:
+        check_how(how)
+    with gathered:
+        check_asked(asked)
+    name = name_of(asked, how)
+    with gathered:
+        folder = run_folder(how.storage_path.absolute(), name)
+        RunLock(folder / LOCK, console.warn).look()
+        fetch_run(how, name)
+        refuse_or_allow(folder, how)
+        storage = refuse_or_meet(how, name)
+        if how.resume:  # only a run that there is has a space of its own
+            space, changed = open_run_space(asked, folder)
+            check_against(asked, space)
+    with gathered:
+        if not how.resume:
+            space, changed = open_space(asked), False
+            check_against(asked, space)
+    gathered.tell()
     max_examples = asked.max_examples or space.examples
-    grace = asked.grace_examples or max(1, -(-max_examples // 3))
     config = fill_in(space.config(space.default_point()))
     data = Path(asked.data).absolute() if asked.data else None
     tokenizer = load_tokenizer(config.encoder.name)
     inputs = load_inputs(config, space.task_set, data, tokenizer, console.warn)
-    prints = fingerprints(inputs.fingerprint, space.task_set, config.encoder.name)
+    encoder, start = config.encoder.name, config.init_from
+    prints = fingerprints(inputs.fingerprint, space.task_set, encoder, start)
     if how.resume and (folder / RUN).exists():
         check_unchanged(folder, asked, prints, space_changed=changed, force=how.force)
-    plan = Plan(asked, how, name, folder, space, data, max_examples, grace, prints, storage)
+    plan = Plan(asked, how, name, folder, space, data, max_examples, prints, storage)
     _ = plan.rungs  # raises what is wrong with them
     return plan
 

@@ -27,16 +27,27 @@ from tuner.asked import Asked, How
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 PACKAGES = ("numpy", "optuna", "pyarrow", "ray", "safetensors", "torch", "transformers")
-WORDS = {"data": "data", "tasks": "task set", "encoder": "encoder", "code": "code"}
+WORDS = {
+    "data": "data",
+    "tasks": "task set",
+    "encoder": "encoder",
+    "init_from": "model of init_from",
+    "code": "code",
+}
 RUN, SPACE, LEDGER, LOCK = "run.yaml", "space.yaml", "ledger.jsonl", "lock"
 
 
 def run_folder(storage: Path, name: str) -> Path:
     """The folder of a run of that name, which can lie nowhere but directly in `storage`."""
-    if not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         fault = f"'{name}' cannot name a run; use up to 64 letters, digits, '.', '_' or '-'"
         raise InputError("--name", [f"{fault}, and no '.' at the start"])
     return storage / name
+
+
+def name_of(asked: Asked, how: How) -> str:
+    """As given, or the space's."""
+    return Path(asked.space).stem if how.name is None else how.name
 
 
 @contextmanager
@@ -59,12 +70,15 @@ def own_folder(folder: Path) -> Iterator[None]:
                 break
 
 
-def fingerprints(inputs: str, tasks: TaskSet, encoder: str) -> dict[str, Any]:
+def fingerprints(
+    inputs: str, tasks: TaskSet, encoder: str, init_from: str | None = None
+) -> dict[str, Any]:
     """What a run was made with: if any of it changes, going on would mix two experiments."""
     return {
         "data": inputs,
         "tasks": hashlib.sha256(repr(tasks.tasks).encode()).hexdigest(),
         "encoder": encoder_fingerprint(encoder),
+        "init_from": init_from and weights_fingerprint(Path(init_from)),
         "code": code_fingerprint(),
         "packages": {name: _version(name) for name in PACKAGES},
     }
@@ -76,8 +90,24 @@ def encoder_fingerprint(name: str) -> str:
     if name == TINY:
         return TINY
     folder = Path(place_of(name))
-    weights = folder / "model.safetensors"
-    return f"{name} {sha256_of(weights)}" if weights.is_file() else name
+    known = weights_fingerprint(folder) if folder.is_dir() else hub_commit(name)
+    return f"{name} {known}" if known else name
+
+
+def weights_fingerprint(folder: Path) -> str | None:
+    files = [folder / "model.safetensors", folder / "heads.safetensors"]
+    return " ".join(sha256_of(file) for file in files if file.is_file()) or None
+
+
+def hub_commit(name: str) -> str | None:
+    """Of the snapshot that this machine has, which is what trials load while the Hub is away."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        found = try_to_load_from_cache(name, "config.json")
+    except ValueError:  # not a Hub id
+        return None
+    return Path(found).parent.name if isinstance(found, str) else None
 
 
 def code_fingerprint() -> str:
@@ -122,7 +152,7 @@ def complete(given: Mapping[str, Any], how: How) -> tuple[Asked, How]:
     """What is asked; when resuming, the run's own folder says all that is left out."""
     if not how.resume:
         return Asked(**given), how
-    name = how.name or Path(given.get("space", "default")).stem
+    name = name_of(Asked(space=given.get("space", "default")), how)
     folder = run_folder(how.storage_path, name)
     if how.remote is not None:
         from tuner.remote import fetch_run  # which needs the names in here

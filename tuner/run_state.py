@@ -75,7 +75,7 @@ class TrialState:
     """One trial. It is open until finished, stopped or failed; the first of these holds."""
 
     id: str
-    number: int | None  # Optuna's; None for a repeat
+    number: int | None  # Optuna's; None for the default and repeats, which are not in the study
     params: dict[str, Any]
     settings: dict[str, Any]
     origin: str
@@ -83,7 +83,9 @@ class TrialState:
     seed: int
     created: float  # unix seconds
     order: int  # which event of the ledger created it
-    attempts: int = 0
+    attempts: int = 0  # times it was started
+    losses: int = 0  # of these, after its machine was lost; an interrupted search is no loss
+    running: bool = False
     paused: bool = False
     evaluations: list[Event] = field(default_factory=list)  # by examples, each count once
     removed: set[str] = field(default_factory=set)  # checkpoints that were deleted
@@ -137,9 +139,12 @@ class RunState:
     seed: int = 0
     sampler: str = ""
     starts: int = 0  # times a driver began or went on
+    seconds: float = 0.0  # from each start to its last event; in between nobody trained
+    _at: float | None = field(default=None, repr=False, compare=False)  # the last event's time
     ended: str | None = None  # why the last driver said it was done; None if it did not
     reports: list[Event] = field(default_factory=list)  # all that was evaluated, as it came
     failures_in_a_row: list[str] = field(default_factory=list)  # trials, infrastructure's apart
+    longest_row: list[str] = field(default_factory=list)  # of failures since the driver began
     infrastructure_failures: int = 0
     events: int = 0
     warn: Warn = field(default=print, repr=False, compare=False)
@@ -157,6 +162,9 @@ class RunState:
         """Take in one event. What a newer version wrote and this one does not know is ignored."""
         self.events += 1
         name = event["event"]
+        if name != "run" and self._at is not None:
+            self.seconds += max(0.0, event["time"] - self._at)
+        self._at = event["time"]
         if name not in EVENTS:
             self._warn_once(f"the ledger has '{name}' events, which this version does not know")
         elif name == "run":
@@ -187,7 +195,10 @@ class RunState:
         self.starts += 1
         self.ended = None
         self._index.rank((trial, self._score(trial)) for trial in self._index.search)
-        self.failures_in_a_row = []  # whoever goes on has done something about them
+        # Whoever goes on has done something about them.
+        self.failures_in_a_row, self.longest_row = [], []
+        for trial in self._index.open.values():
+            trial.running = False
 
     def _created(self, event: Event) -> None:
         if event["trial"] in self.trials:
@@ -213,14 +224,15 @@ class RunState:
             return
         if name == "started":
             trial.attempts = max(trial.attempts, event["attempt"] + 1)
-            trial.paused = False
+            trial.losses += trial.running  # started again, and nobody had stopped it
+            trial.running, trial.paused = True, False
         elif name == "evaluated":
             before = trial.examples
             trial.evaluated(event)
             self.reports.append(event)
             self._index.examples += trial.examples - before
         elif name == "paused":
-            trial.paused = True
+            trial.running, trial.paused = False, True
         elif name == "removed":
             trial.removed.update(event["checkpoints"])
         else:
@@ -229,7 +241,7 @@ class RunState:
     def _close(self, trial: TrialState, event: Event) -> None:
         trial.status = event["event"]
         trial.closed, trial.closed_order = event["time"], self.events
-        trial.paused = False
+        trial.running = trial.paused = False
         trial.reason, trial.kind = event.get("reason", ""), event.get("kind")
         trial.traceback, trial.rung = event.get("traceback", ""), event.get("rung")
         if trial.status != "failed":
@@ -238,6 +250,7 @@ class RunState:
             self.infrastructure_failures += 1
         else:
             self.failures_in_a_row = [*self.failures_in_a_row, trial.id]
+            self.longest_row = max(self.longest_row, self.failures_in_a_row, key=len)
         self._index.closed(trial, self._score(trial))
 
     def _score(self, trial: TrialState) -> float | None:

@@ -21,6 +21,7 @@ from ray.tune.search.search_algorithm import SearchAlgorithm
 from model.secrets import redact
 from tuner.engine import Engine
 from tuner.failures import SearchRayTrial
+from tuner.forget import controller_of, forget
 from tuner.trial import NOTES, OUTCOME, RECORD
 
 PATIENCE = 10.0  # seconds for an actor to say where it is
@@ -72,11 +73,13 @@ class RungScheduler(Unpickled, FIFOScheduler):
     def __init__(self, engine: Engine) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Ray has no types here
         self.engine = engine
-        # Ray's trials that have not ended. Its own list keeps all, too many to go through at every
-        # step of a large search. By identity: one that is started again has the same id.
+        # Ray's trials, by identity: one that is started again has the same id.
         self.going: dict[int, Trial] = {}
+        self.ended: list[Trial] = []  # and not yet forgotten
+        self.controller: Any = None
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        self.controller = controller_of(tune_controller)
         self.going[id(trial)] = trial
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
@@ -102,15 +105,21 @@ class RungScheduler(Unpickled, FIFOScheduler):
 
     def _pass_on(self, trial: Trial, result: dict[str, Any]) -> None:
         for note in json.loads(result.get(NOTES, "[]")):
-            self.engine.warn(f"{trial.trial_id}: {note}")
+            self.engine.note(trial.trial_id, note)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         self._lost(trial)
 
     def _lost(self, trial: Trial) -> None:
         # Only once: the old one of a trial that is started again must not be taken for the new.
-        if self.going.pop(id(trial), None) is not None:
+        if self._end(trial):
             self.engine.lost(trial.trial_id, getattr(trial, "failure", None))
+
+    def _end(self, trial: Trial) -> bool:
+        if self.going.pop(id(trial), None) is None:
+            return False
+        self.ended.append(trial)
+        return True
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         return None if self.engine.draining else super().choose_trial_to_run(tune_controller)
@@ -125,9 +134,12 @@ class RungScheduler(Unpickled, FIFOScheduler):
             if trial.status == Trial.ERROR:
                 self._lost(trial)
             elif trial.status == Trial.TERMINATED:
-                del self.going[id(trial)]
+                self._end(trial)
             elif trial.status == Trial.PAUSED and trial.trial_id in self.engine.live:
                 self.engine.paused(trial.trial_id)
+
+    def forget(self) -> None:
+        self.ended = [trial for trial in self.ended if not forget(self.controller, trial)]
 
 
 class DrainStopper(Unpickled, Stopper):
@@ -172,6 +184,7 @@ class Watcher(Unpickled, Callback):
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
         self.scheduler.settle()
+        self.scheduler.forget()
         self.draw()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -37,9 +36,13 @@ def make_parser() -> argparse.ArgumentParser:
     what = parser.add_argument_group("what to search")
     what.add_argument("--space", metavar="S", help="shipped space or file (default: default)")
     what.add_argument("--tasks", metavar="SET", help="task set (default: the space's)")
-    what.add_argument("--data", metavar="DIR", help="folder with the tasks' files")
-    what.add_argument("--encoder", metavar="NAME", help="minilm, tiny, a folder or a Hub id")
-    what.add_argument("--set", action="append", metavar="K=V", help="hold a setting in all trials")
+    what.add_argument("--data", metavar="DIR", help="folder with the tasks' files (default: none)")
+    what.add_argument(
+        "--encoder", metavar="NAME", help="minilm, tiny, a folder, a Hub id (default: the space's)"
+    )
+    what.add_argument(
+        "--set", action="append", metavar="K=V", help="hold a setting in all trials (default: none)"
+    )
     what.add_argument("--seed", type=int, metavar="N", help="of sampler and trials (default: 0)")
     how = parser.add_argument_group("how to search")
     how.add_argument("--num-samples", type=int, metavar="N", help="trials (default: 8)")
@@ -47,7 +50,12 @@ def make_parser() -> argparse.ArgumentParser:
     how.add_argument(
         "--objectives", metavar="A,B", help="tasks, for a Pareto front (default: overall)"
     )
-    how.add_argument("--max-examples", type=int, metavar="N", help="a trial's whole training")
+    how.add_argument(
+        "--max-examples",
+        type=int,
+        metavar="N",
+        help="a trial's whole training (default: the space's)",
+    )
     how.add_argument(
         "--grace-examples", type=int, metavar="N", help="before it may be stopped (default: 1/3)"
     )
@@ -55,7 +63,9 @@ def make_parser() -> argparse.ArgumentParser:
         "--reduction-factor", type=float, metavar="X", help="1 of X goes on (default: 2)"
     )
     how.add_argument("--no-early-stopping", action="store_true", help="train every trial in full")
-    how.add_argument("--confirm", metavar="NxS", help="run the best N again over S seeds, as 3x3")
+    how.add_argument(
+        "--confirm", metavar="NxS", help="run the best N again over S seeds, as 3x3 (default: no)"
+    )
     how.add_argument("--keep", type=int, metavar="K", help="checkpoints of the best K (default: 5)")
     where = parser.add_argument_group("where to run")
     where.add_argument("--name", metavar="NAME", help="of the run (default: the space's)")
@@ -63,15 +73,29 @@ def make_parser() -> argparse.ArgumentParser:
         "--storage-path", metavar="DIR", help="or s3://bucket/path, gs://... (default: runs)"
     )
     where.add_argument(
-        "--local-path", type=Path, metavar="DIR", help="with a URL: the driver's own copy"
+        "--local-path",
+        type=Path,
+        metavar="DIR",
+        help="with a URL: the driver's own copy (default: runs)",
     )
-    where.add_argument("--address", metavar="A", help="a Ray cluster, 'auto' on its head")
+    where.add_argument(
+        "--address", metavar="A", help="a Ray cluster, 'auto' on its head (default: none)"
+    )
     where.add_argument(
         "--max-concurrent-trials", type=int, metavar="N", help="(default: what fits)"
     )
-    where.add_argument("--cpus-per-trial", type=float, metavar="X", help="threads too")
-    where.add_argument("--gpus-per-trial", type=float, metavar="X", help="fractions too")
-    where.add_argument("--time-budget-s", type=float, metavar="S", help="then finish in order")
+    where.add_argument(
+        "--cpus-per-trial", type=float, metavar="X", help="threads too (default: an equal share)"
+    )
+    where.add_argument(
+        "--gpus-per-trial",
+        type=float,
+        metavar="X",
+        help="fractions too (default: 1 where there are any)",
+    )
+    where.add_argument(
+        "--time-budget-s", type=float, metavar="S", help="then finish in order (default: never)"
+    )
     where.add_argument("--resume", action="store_true", help="go on with the run of this name")
     where.add_argument("--force", action="store_true", help="resume although things changed")
     where.add_argument(
@@ -95,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("ended at once; what was done is kept, and --resume goes on", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         return 130
     except OSError as error:
         print(f"the search stopped: {error}", file=sys.stderr)
@@ -112,7 +136,11 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(dry_run(asked, how))
         return 0
-    result = search(asked, how)
+    try:
+        result = search(asked, how)
+    except KeyboardInterrupt:
+        print(cut_short(asked, how), file=sys.stderr)
+        return EXIT_CODES["interrupted"]
     print(result.summary.text(), flush=True)
     if result.soup is not None:
         from tuner.soup_text import text_of
@@ -122,6 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if result.stopped == "failures":
         print(f"\n{first_failure(result)}", file=sys.stderr)
+    from tuner.next_steps import resume_command
+
     print(f"\nstopped ({result.stopped}); nothing is lost. Go on with:", file=sys.stderr)
     print(f"  {resume_command(result.folder, how)}", file=sys.stderr)
     return EXIT_CODES.get(result.stopped or "", 1)
@@ -130,32 +160,26 @@ def run(arguments: argparse.Namespace) -> int:
 EXIT_CODES = {"time": 0, "interrupted": 130}
 
 
+def cut_short(asked: Asked, how: How) -> str:
+    from tuner.next_steps import resume_command
+    from tuner.run_folder import LEDGER, name_of
+
+    folder = how.storage_path / name_of(asked, how)
+    if not (folder / LEDGER).exists():
+        return "ended before anything was begun"
+    return f"ended at once; what was done is kept. Go on with:\n  {resume_command(folder, how)}"
+
+
 def first_failure(result: SearchResult) -> str:
-    """Of those in a row that stopped the search, the first: the others likely say the same."""
-    first = result.state.trials[result.state.failures_in_a_row[0]]
-    count = len(result.state.failures_in_a_row)
-    return f"{count} trials failed in a row; the first, {first.id}: {first.reason}\n" + (
+    """Of those in a row that stopped the search, the first: the others likely say the same.
+
+    By now the row may be over, as what ran beside them came to its end while the search drained.
+    """
+    row = result.state.longest_row
+    first = result.state.trials[row[0]]
+    return f"{len(row)} trials failed in a row; the first, {first.id}: {first.reason}\n" + (
         first.traceback.rstrip()
     )
-
-
-def resume_command(folder: Path, how: How) -> str:
-    """To be copied. What defines the search is in its folder; where it runs is not."""
-    from tuner.storage import without_secrets
-
-    parts = ["python", "-m", "tuner.search", "--resume", "--name", folder.name]
-    if how.remote is not None:
-        parts += ["--storage-path", without_secrets(how.remote)]
-    for name, path in (("storage", how.storage_path), ("local", how.local_path)):
-        if path != Path("runs") and (name == "local") == (how.remote is not None):
-            parts += [f"--{name}-path", str(path)]
-    for name in ("address", "max_concurrent_trials", "cpus_per_trial", "gpus_per_trial"):
-        if (value := getattr(how, name)) is not None:
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
-            parts += ["--" + name.replace("_", "-"), shown]
-    if not how.soup:
-        parts.append("--no-soup")
-    return shlex.join(parts)
 
 
 def read_arguments(arguments: argparse.Namespace) -> tuple[Asked, How]:
@@ -182,17 +206,10 @@ def _converted(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.objectives:
         found["objectives"] = tuple(part.strip() for part in arguments.objectives.split(","))
     if arguments.confirm:
-        found["confirm"] = parse_confirm(arguments.confirm)
+        found["confirm"] = arguments.confirm
     if arguments.no_early_stopping:
         found["early_stopping"] = False
     return found
-
-
-def parse_confirm(text: str) -> tuple[int, int]:
-    parts = text.lower().split("x")
-    if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise InputError("--confirm", [f"'{text}' is not NxS; write 3x3 for 3 trials, 3 seeds"])
-    return int(parts[0]), int(parts[1])
 
 
 if __name__ == "__main__":

@@ -140,8 +140,19 @@ def _refuse_both(sheet: Sheet, base: Mapping[str, Any], parameters: tuple[Parame
     for parameter in parameters:
         for key in base if not parameter.when else ():
             if _decides(parameter, key):
-                text = f"'{key}' is in base, and '{parameter.key}' is a parameter"
-                sheet.fault(f"{text}; keep one of them", "base", key)
+                _keep_one(sheet, key, parameter.key)
+    # One whose domain is at fault is a parameter all the same.
+    written = sheet.document.data.get("parameters")
+    known = {parameter.key for parameter in parameters}
+    for name, spec in written.items() if isinstance(written, Mapping) else ():
+        always = not isinstance(spec, Mapping) or "when" not in spec
+        if word(name) in base and word(name) not in known and always:
+            _keep_one(sheet, word(name), word(name))
+
+
+def _keep_one(sheet: Sheet, key: str, parameter: str) -> None:
+    text = f"'{key}' is in base, and '{parameter}' is a parameter"
+    sheet.fault(f"{text}; keep one of them", "base", key)
 
 
 def _read_points(

@@ -89,9 +89,10 @@ def read_parameters(sheet: Sheet, written: Any) -> tuple[Parameter, ...]:
         sheet.fault("every parameter is fixed; let at least one vary", "parameters")
     names = {word(key) for key in written}
     for key, spec in written.items():
-        if word(key) in found and "when" in spec:
-            when = _read_when(sheet, found[word(key)], spec["when"], found, names)
-            found[word(key)] = replace(found[word(key)], when=when)
+        if isinstance(spec, Mapping) and "when" in spec:  # of one without a domain too
+            when = _read_when(sheet, word(key), spec["when"], found, names)
+            if word(key) in found:
+                found[word(key)] = replace(found[word(key)], when=when)
     return _ordered(sheet, found)
 
 
@@ -231,23 +232,23 @@ def _step_fault(low: float, high: float, step: Any, whole: bool) -> str | None:
 
 def _read_when(
     sheet: Sheet,
-    parameter: Parameter,
+    key: str,
     written: Any,
     found: Mapping[str, Parameter],
     names: set[str],
 ) -> tuple[Condition, ...]:
     def fault(text: str, *inner: str) -> None:
-        sheet.fault(f"'{parameter.key}' {text}", "parameters", parameter.key, "when", *inner)
+        sheet.fault(f"'{key}' {text}", "parameters", key, "when", *inner)
 
     conditions = []
-    if isinstance(parameter.domain, Fixed):
+    if key in found and isinstance(found[key].domain, Fixed):
         fault("is fixed and has 'when'; remove it, or offer a choice of that one value")
     elif not isinstance(written, Mapping) or not written:
         fault(f"has when: {show(written)}; write {{other.parameter: value}}")
     else:
         for other, text in written.items():
             name = word(other)
-            if name == parameter.key:
+            if name == key:
                 fault("depends on itself; remove that condition", name)
             elif name not in names:
                 fault(f"depends on '{name}', which is no parameter; {suggest(name, names)}", name)

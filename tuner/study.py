@@ -128,7 +128,7 @@ def rebuild_study(
     *,
     for_sampler: bool = False,
 ) -> optuna.Study:
-    """The study of a run: each of its trials, repeats apart, under its number and state."""
+    """The study of a run: each of its trials that has a number, under it and with its state."""
     with quiet():
         study = new_study(state, storage)
         by_number = {trial.number: trial for trial in state.search_trials}

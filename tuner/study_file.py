@@ -36,8 +36,8 @@ class StudyFile:
         self._attempt(None)
 
     def update(self, trial: TrialState) -> None:
-        """Bring one trial up to what the ledger's state says. Repeats have no place in it."""
-        if not trial.is_repeat:
+        """Bring one trial up to what the ledger's state says, if the study has it."""
+        if trial.number is not None:
             self._attempt(trial)
 
     def _attempt(self, trial: TrialState | None) -> None:
@@ -71,7 +71,7 @@ class StudyFile:
         self._count = self.state.next_number
 
     def _write(self, storage: JournalStorage, trial: TrialState) -> None:
-        assert trial.number is not None  # only repeats have none
+        assert trial.number is not None  # else it is not in the study
         wanted = freeze(trial, self.space, self.state.objectives)
         if trial.number >= self._count:
             for _ in range(self._count, trial.number):

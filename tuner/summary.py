@@ -20,7 +20,7 @@ from model.scores import LEVEL
 from model.tasks import TaskSet
 from tuner.crossfit import CrossFit, Difference, cross_fit, paired_differences
 from tuner.dev_predictions import DevPredictions
-from tuner.run_state import INFRASTRUCTURE, OVERALL, RunState, TrialState, objective_value
+from tuner.run_state import INFRASTRUCTURE, RunState, TrialState, objective_value
 
 SHOWN = 8  # best trials in the table
 # Evaluations that the choice is repeated among: the best of them. Enough for all of most searches,
@@ -127,7 +127,7 @@ def summarise(
     return Summary(
         name=state.name,
         tasks=tasks.name,
-        goal=_goal(state),
+        goal=state.goal,
         asked=state.num_samples,
         counts=counts,
         failures=_failures(state.trials.values()),
@@ -135,7 +135,7 @@ def summarise(
         examples=sum(trial.examples for trial in state.trials.values()),
         saved=saved,
         saved_share=saved / max(1, saved + searched),
-        seconds=_seconds(state) if seconds is None else seconds,
+        seconds=state.seconds if seconds is None else seconds,
         starts=state.starts,
         best=[_row(trial, state) for trial in ranked[:SHOWN]],
         default=None if default is None else _row(default, state),
@@ -147,10 +147,6 @@ def summarise(
         notes=notes,
         next_steps=list(next_steps),
     )
-
-
-def _goal(state: RunState) -> str:
-    return state.objectives[0] if len(state.objectives) == 1 else OVERALL[0]
 
 
 def _chosen(trial: TrialState, state: RunState) -> Evaluation:
@@ -187,12 +183,6 @@ def _failures(trials: Iterable[TrialState]) -> list[Failures]:
     return sorted(found, key=lambda failures: -len(failures.trials))
 
 
-def _seconds(state: RunState) -> float:
-    times = [time for t in state.trials.values() for time in (t.created, t.closed) if time]
-    times += [entry["time"] for entry in state.reports if "time" in entry]
-    return max(times) - min(times) if times else 0.0
-
-
 def _compare(
     state: RunState, folder: Path, tasks: TaskSet, default: TrialState | None
 ) -> tuple[Difference | None, CrossFit | None, list[str]]:
@@ -201,7 +191,7 @@ def _compare(
     The choice is among evaluations, not trials: a trial is as good as its best evaluation, and
     that is chosen on dev as well.
     """
-    best, goal = state.best_trial(), _goal(state)
+    best, goal = state.best_trial(), state.goal
     if best is None:
         return None, None, []
     every: list[tuple[str, Evaluation]] = [
@@ -242,7 +232,7 @@ def _repeated(state: RunState) -> list[Repeated]:
     of two means is a tie if it is within its 95 % interval by Student's t. Pairing by seed
     would leave a single degree of freedom, for seeds that have little in common across settings.
     """
-    goal = _goal(state)
+    goal = state.goal
     scores: dict[str, list[float]] = {}
     for repeat in state.repeats:
         if repeat.of is not None and repeat.status == "finished" and repeat.evaluations:

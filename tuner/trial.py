@@ -104,14 +104,9 @@ class SearchTrial(tune.Trainable):
         return {"done": True, OUTCOME: json.dumps(found), NOTES: self._told()}
 
     def _told(self) -> str:
-        notes, self.notes = self.notes, []
-        return json.dumps(notes)
-
-    def _note(self, line: str) -> None:
-        """Of what a run warns about, the state of its checkpoints; the rest concerns all trials
-        alike, and the driver has said it once."""
-        if line.startswith("checkpoint "):
-            self.notes.append(line)
+        told = json.dumps(self.notes)
+        self.notes.clear()  # the same list for as long as the run may add to it
+        return told
 
     def _start(self) -> Iterator[dict[str, Any]]:
         import torch
@@ -121,6 +116,7 @@ class SearchTrial(tune.Trainable):
         from model.train import train
 
         torch.set_num_threads(self.job.threads)
+        self._check_device()
         self.job = opened(self.job, self.goods)
         tasks = load_task_set(self.job.tasks)
         out = self._folder()
@@ -131,13 +127,22 @@ class SearchTrial(tune.Trainable):
             data=Path(self.job.data) if self.job.data else None,
             resume=True,
             stop=lambda: self.stopping,
-            warn=self._note,
+            warn=self.notes.append,
             pulse=PULSE,
             warm=self.warm,
         )
         if self.node_folder is not None:
             records = self.node_folder.follow(records)
         return with_unheard(records, out, self.job.known)
+
+    def _check_device(self) -> None:
+        """A GPU that Ray counts and torch cannot use is said once: its trials take the CPU."""
+        import ray
+        import torch
+
+        if ray.get_gpu_ids() and not torch.cuda.is_available():
+            fault = f"torch sees no GPU on {socket.gethostname()}, so it trains on the CPU"
+            self.notes.append(f"{fault}; look at nvidia-smi and torch.version.cuda there")
 
     def _folder(self) -> Path:
         """Where the trial trains: in the run's folder, or on this node with storage behind it."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tuner import console as module
-from tuner.console import SearchConsole, View, fitting, one_line
+from tuner.console import SearchConsole, View, best_line, fitting, one_line
 from tuner.engine import Limits, Live
 from tuner.run_state import RunState
 
@@ -317,6 +317,18 @@ def test_stopped_failed_and_repeated_trials_are_counted(terminal: Terminal) -> N
 
 
 # --- speed and time left ------------------------------------------------------------------------
+
+
+def test_with_a_task_as_objective_its_value_is_shown() -> None:
+    engine = FakeEngine()
+    engine.state.objectives = ["mood"]
+    task = {"value": 0.5, "interval": [0.4, 0.6]}
+    name = engine.begin()
+    ends = {"score": 0.72, "interval": [0.7, 0.74]}
+    engine.add("evaluated", trial=name, examples=MOST, tasks={"mood": task}, **ends)
+    assert View(engine).trial(engine.live[name]).endswith("  .500")
+    engine.add("finished", trial=name)
+    assert best_line(engine.state) == "best mood .500 [.400, .600] (t0000)"
 
 
 def view_after(engine: FakeEngine, seconds: float, examples: int) -> tuple[View, float]:

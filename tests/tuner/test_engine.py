@@ -19,14 +19,16 @@ from model.step import TrainingDiverged
 from tests.tuner.made_up_runs import begin
 from tuner.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
 from tuner.failures import classify
+from tuner.forget import forget
 from tuner.keep import Shelf
 from tuner.ledger import Ledger
 from tuner.rungs import Rungs
 from tuner.seam import LedgerSearch, RungScheduler, whereabouts
+from tuner.search import first_failure
 from tuner.space import Space, load_space
 from tuner.storage import StorageLost
 from tuner.study_file import StudyFile
-from tuner.trial import Job, failure, wait_until_free, with_unheard
+from tuner.trial import NOTES, Job, SearchTrial, failure, wait_until_free, with_unheard
 
 EXTRA = {"budget.examples": 400, "budget.epochs": None, "budget.eval_every": 100}
 
@@ -160,6 +162,82 @@ def test_a_lost_machine_costs_attempts_and_in_the_end_the_trial(
     assert begin_trial(engine) == "t0001"
 
 
+def test_an_interrupted_search_costs_its_trials_no_attempts(
+    engine_of: Callable[..., Engine],
+) -> None:
+    lost = {"kind": "infrastructure", "reason": "its worker died"}
+    for pauses in (True, True, False, False):  # drained by Ctrl-C, or its driver killed
+        engine = engine_of(slots=1, attempts=2)
+        name = begin_trial(engine)
+        if pauses:
+            engine.paused(name)
+    engine = engine_of(slots=1, attempts=2)
+    assert begin_trial(engine) == name == "t0000"
+    engine.lost(name, lost)
+    assert engine.state.trials[name].status == "open"
+    assert engine.state.trials[name].attempts == 5
+    assert begin_trial(engine) == name
+    engine.lost(name, lost)
+    assert engine.state.trials[name].kind == "infrastructure"
+
+
+def test_settings_that_cannot_be_built_fail_their_trial_and_no_other(
+    engine_of: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(slots=1)
+    real, bad_ones = Space.config, ["t0001"]
+
+    def config(space: Space, settings: Any, *more: Any) -> Any:
+        trials = engine.state.trials.values()
+        if not bad_ones or settings in [t.settings for t in trials if t.id in bad_ones]:
+            raise InputError("settings", ["these two do not go together"])
+        return real(space, settings, *more)
+
+    engine.finished(begin_trial(engine))
+    monkeypatch.setattr(Space, "config", config)
+    assert begin_trial(engine) == "t0002"
+    bad = engine.state.trials["t0001"]
+    assert (bad.status, bad.kind, bad.reason) == ("failed", "code", "these two do not go together")
+    assert set(engine.live) == {"t0002"}
+    bad_ones.clear()  # now all are
+    engine = engine_of(num_samples=20)
+    assert engine.next_job() is None and engine.draining == FAILURES  # and ends, if all are so
+
+
+def test_what_trials_warn_of_alike_is_said_once(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    engine.heard.add("skipped 3 damaged rows")  # by the driver, before the first trial
+    for name in ("t0000", "t0001"):
+        engine.note(name, "skipped 3 damaged rows")
+        engine.note(name, "the heads of sentiment start anew")
+        engine.note(name, "checkpoint step-00000100 is damaged")  # each its own
+    assert engine.said == [
+        "t0000: the heads of sentiment start anew",
+        "t0000: checkpoint step-00000100 is damaged",
+        "t0001: checkpoint step-00000100 is damaged",
+    ]
+
+
+def test_a_trial_passes_on_all_that_its_run_warns_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(*args: Any, warn: Callable[[str], None], **options: Any) -> Iterator[dict[str, Any]]:
+        warn("the budget ends before 'similarity' has its first batch")
+        yield record(100, 0.5)
+        warn("another")
+        yield record(200, 0.5)
+
+    monkeypatch.setattr("model.train.train", train)
+    monkeypatch.setattr(SearchTrial, "_check_device", lambda self: None)  # asks Ray
+    (tmp_path / "ledger.jsonl").touch()
+    trial = SearchTrial.__new__(SearchTrial)
+    trial.node_folder, trial.goods, trial.warm = None, {}, None
+    job = Job("t0000", {}, "sample", None, str(tmp_path / "trials" / "t0000"), 1)
+    trial._begin(job.as_config())
+    notes = [json.loads(trial.step()[NOTES]) for _ in range(3)]
+    assert notes == [["the budget ends before 'similarity' has its first batch"], ["another"], []]
+
+
 def test_lost_storage_stops_the_search_and_fails_no_trial(
     engine_of: Callable[..., Engine],
 ) -> None:
@@ -198,6 +276,19 @@ def test_failures_in_a_row_stop_the_search_and_a_success_between_does_not(
     engine = engine_of(num_samples=20, failures=3)
     engine.failed(begin_trial(engine), failed)
     assert engine.draining is None
+
+
+def test_the_failures_that_stopped_a_search_are_told_although_another_trial_finished(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=2, num_samples=20, failures=3)
+    good = begin_trial(engine)
+    for number in range(3):
+        engine.failed(begin_trial(engine), {"kind": "code", "reason": f"broke {number}"})
+    engine.finished(good)  # its last step was under way
+    assert engine.draining == FAILURES and not engine.state.failures_in_a_row
+    result: Any = SimpleNamespace(state=engine.state)
+    assert "3 trials failed in a row; the first, t0001: broke 0" in first_failure(result)
 
 
 def test_the_end_of_the_time_budget_drains(engine_of: Callable[..., Engine]) -> None:
@@ -255,6 +346,19 @@ def test_the_default_is_never_stopped_early(engine_of: Callable[..., Engine]) ->
     default, other = begin_trial(engine), begin_trial(engine)
     assert engine.evaluated(other, record(100, 0.9))
     assert engine.evaluated(default, record(100, 0.1))
+
+
+def test_a_finished_trial_is_told_by_the_objective(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    engine.state.objectives = ["sentiment"]
+    told: list[str] = []
+    engine.log = told.append
+    name = begin_trial(engine)
+    for examples, score, mood in ((100, 0.9, 0.2), (200, 0.1, 0.6)):
+        task = {"metric": "accuracy", "value": mood, "interval": [mood, mood]}
+        engine.evaluated(name, {**record(examples, score), "tasks": {"sentiment": task}})
+    engine.finished(name)
+    assert told[-1] == f"{name} finished: sentiment 0.600"
 
 
 def test_a_new_driver_tidies_up_after_one_that_died_before_it_could(
@@ -326,10 +430,10 @@ def test_a_folder_that_a_dying_worker_still_holds_is_waited_for(tmp_path: Path) 
     (tmp_path / ".lock").touch()
     held = os.open(tmp_path / ".lock", os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
-    threading.Timer(0.5, os.close, [held]).start()
-    began = time.monotonic()
+    let_go = threading.Timer(0.5, os.close, [held])
+    let_go.start()
     wait_until_free(tmp_path)
-    assert 0.3 < time.monotonic() - began < 10
+    assert let_go.finished.is_set()
 
 
 def test_a_job_survives_its_journey() -> None:
@@ -416,6 +520,54 @@ def test_trials_that_ended_are_not_looked_at_again() -> None:
         scheduler.on_trial_add(None, trial)
     scheduler.settle()
     assert [trial.status for trial in scheduler.going.values()] == [Trial.RUNNING]
+
+
+class RayTrial:
+    def __init__(self, trial_id: str, status: str = Trial.TERMINATED) -> None:
+        self.trial_id, self.status = trial_id, status
+        self.run_metadata = SimpleNamespace(last_result={"record": "long"})
+
+    def is_finished(self) -> bool:
+        return self.status == Trial.TERMINATED
+
+
+class Controller:
+    """What Ray's has, as far as ended trials are concerned."""
+
+    def __init__(self, *trials: Any) -> None:
+        self._trials = list(trials)
+        self._stopped_trials = {trial for trial in trials if trial.is_finished()}
+        self._failed_trials: set[Any] = set()
+        self._live_trials: set[Any] = set()
+        self._trials_to_cache = set(trials)
+        self._trial_metadata = {trial.trial_id: "long" for trial in trials}
+        self._trial_to_actor: dict[Any, str] = {}
+
+    def get_trials(self) -> list[Any]:
+        return self._trials
+
+
+def test_what_ended_is_forgotten_when_ray_is_done_with_it() -> None:
+    ended, busy, running = RayTrial("a"), RayTrial("b"), RayTrial("c", Trial.RUNNING)
+    ray: Any = Controller(ended, busy, running)
+    ray._trial_to_actor = {busy: "actor", running: "actor"}
+    assert [forget(ray, trial) for trial in (ended, busy, running)] == [True, False, False]
+    assert ray.get_trials() == [busy, running]
+    assert ray._stopped_trials == {busy} and ray._trials_to_cache == {busy, running}
+    assert list(ray._trial_metadata) == ["b", "c"]
+    assert not ended.run_metadata.last_result and busy.run_metadata.last_result
+    ray._trial_to_actor = {}
+    assert forget(ray, busy)
+    running.status = Trial.TERMINATED
+    assert not forget(ray, running)  # the last one stays: Ray would look for it on disk
+    assert ray.get_trials() == [running]
+
+
+def test_another_ray_that_keeps_its_trials_elsewhere_is_left_alone() -> None:
+    trials = [RayTrial("a"), RayTrial("b")]
+    ray: Any = SimpleNamespace(get_trials=lambda: trials)
+    assert forget(ray, trials[0])
+    assert [trial.trial_id for trial in trials] == ["b"]
 
 
 def test_ray_does_not_wait_for_trials_while_the_search_drains() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,30 @@ def test_failed_and_open_trials_and_repeats_are_never_chosen(ledger: Ledger) -> 
     assert set(wanted(ledger.state, 5)) == {good}
 
 
+def test_the_trial_ranked_first_keeps_the_checkpoint_it_stands_by(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        begin(ledger, objectives=["mood"])
+        first, lucky, overall = create(ledger), create(ledger), create(ledger)
+        for examples, score, mood in ((100, 0.5, 0.3), (200, 0.55, 0.6), (300, 0.6, 0.5)):
+            evaluate(ledger, first, examples, score, mood=mood)
+        close(ledger, first, "finished")
+        evaluate(ledger, lucky, 100, 0.4, mood=0.62)  # early, and never confirmed
+        close(ledger, lucky, "stopped")
+        evaluate(ledger, overall, 300, 0.7, mood=0.4)
+        close(ledger, overall, "finished")
+        best = ledger.state.ranked()[0]
+        entry = best.chosen(ledger.state.objectives)
+        assert best.id == first and entry is not None and entry["checkpoint"] == "c000200"
+        assert wanted(ledger.state, 1) == {first: {"c000200"}}
+
+
+def test_of_equals_the_one_that_ranks_first_is_kept(ledger: Ledger) -> None:
+    first = trial(ledger, 0.5)
+    trial(ledger, 0.5)
+    assert ledger.state.ranked()[0].id == first
+    assert wanted(ledger.state, 1) == {first: {"c000100"}}
+
+
 def test_the_default_is_kept_however_bad(ledger: Ledger) -> None:
     default = create(ledger, number=None, origin="default", params={}, settings={})
     evaluate(ledger, default, 100, 0.01)
@@ -88,6 +113,19 @@ def test_deleting_takes_the_model_with_the_last_checkpoint(tmp_path: Path) -> No
     assert (place / "model").exists()
     delete(place, ["step-00000002", "step-00000009"])
     assert not (place / "model").exists()
+
+
+def test_deleting_takes_the_model_with_the_checkpoint_it_was_linked_to(tmp_path: Path) -> None:
+    trial = tmp_path / "trials" / "t0000"
+    places = [checkpoint(tmp_path, "t0000", step) / "model" for step in (1, 2, 3)]
+    for place in places:
+        (place / "model.safetensors").write_text(str(place))
+    (trial / "model").mkdir()
+    os.link(places[1] / "model.safetensors", trial / "model" / "model.safetensors")
+    delete(trial, ["step-00000001"])
+    assert (trial / "model").exists()
+    delete(trial, ["step-00000002"])
+    assert not (trial / "model").exists() and places[2].exists()
 
 
 @pytest.mark.parametrize("keep", [1, 3])

@@ -6,7 +6,6 @@ import os
 import pickletools
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +74,13 @@ def test_run_search_returns_what_came_of_it(searched: Any) -> None:
     assert searched.state.counts()["open"] == 0
     assert len(searched.state.search_trials) == 12
     assert searched.state.ended == "complete"
-    assert "12 of 12 trials" in searched.summary.text()
+    said = searched.summary.text()
+    assert "12 of 12 trials" in said
+    steps = said.partition("\nnext\n")[2].splitlines()
+    assert [step.split()[:3] for step in steps] == [
+        ["tensorboard", "--logdir", str(searched.folder)],
+        ["python", "-m", "tuner.predict"],
+    ]
     assert (searched.folder / "run.yaml").exists()
 
 
@@ -222,8 +227,11 @@ def test_resume_names_what_changed(
         assert main([*again, *flags]) == 2
         return capsys.readouterr().err
 
-    assert "--sampler was 'tpe' and is 'gp' now" in refused("--sampler", "gp")
-    assert "--seed was 0 and is 7 now" in refused("--seed", "7")
+    said = refused("--sampler", "gp", "--seed", "7", "--no-early-stopping")
+    assert ": 3 problems\n" in said and "--force" not in said
+    assert "--sampler was 'tpe' and is 'gp' now; leave it out, or give another --name" in said
+    assert "--seed was 0 and is 7 now" in said
+    assert "--no-early-stopping was False and is True now" in said
     assert "--encoder was 'tiny'" in refused("--encoder", "minilm")
     assert "--sampler" in refused("--sampler", "gp", "--force")  # not a matter of force
     run = storage / "default" / "run.yaml"
@@ -266,7 +274,7 @@ def test_trials_that_fail_are_told_apart_and_the_search_goes_on(
     assert kinds == {"t0001": "code", "t0002": "diverged", "t0003": "memory", "t0004": "metric"}
     assert "ZeroDivisionError: by t0001" in trials["t0001"].reason
     assert "Traceback" in trials["t0001"].traceback
-    assert "no room for the batch" in trials["t0003"].reason
+    assert "can't allocate memory" in trials["t0003"].reason
     assert "not a finite number" in trials["t0004"].reason
     assert all(trials[name].status in ("finished", "stopped") for name in ("t0005", "t0006"))
     by_id = {trial.user_attrs["trial"]: trial for trial in open_study(result.folder).trials}
@@ -286,9 +294,7 @@ def test_five_failures_in_a_row_stop_the_search_and_show_the_first(
 ) -> None:
     monkeypatch.setattr("tuner.trial.SearchTrial", RaisingTrial)
     flags = [*SMALL, "--storage-path", str(storage), "--max-concurrent-trials", "2"]
-    began = time.monotonic()
     assert main([*flags, "--num-samples", "12"]) == 1
-    assert time.monotonic() - began < 60
     state = state_of(storage / "default")
     assert state.ended == "failures"
     assert 5 <= state.counts()["failed"] <= 6
@@ -389,12 +395,10 @@ def test_dry_run_takes_a_step_of_every_shipped_space(
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_help_is_quick_and_has_three_examples() -> None:
-    began = time.monotonic()
+def test_help_loads_nothing_heavy_and_has_three_examples() -> None:
     code = "import sys; from tuner.search import main\ntry:\n main(['--help'])\nfinally:\n"
     code += " print([m for m in ('torch', 'ray', 'optuna', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert time.monotonic() - began < 5  # 0.2 s on an idle machine
     assert done.returncode == 0
     assert done.stdout.rstrip().endswith("[]")
     assert (
@@ -412,6 +416,12 @@ BAD = {
     "--reduction-factor 1": "--reduction-factor is 1; it must be above 1",
     "--keep 0": "--keep is 0; it must be at least 1",
     "--seed -1": "--seed is -1",
+    "--seed 5000000000": "--seed is 5000000000; it must be at most 4294967295",
+    "--seed 4294967295 --confirm 1x2": "it must be at most 4294967293",
+    "--grace-examples 9999": "9999 is above a trial's examples in this space, 2400; lower it",
+    "--set seed=7": "--set: 'seed' is decided by --seed; give that",
+    "--set budget.epochs=3": "'budget.epochs' is decided by --max-examples; give that",
+    "--set budget.eval_every=50": "'budget.eval_every' is decided by --grace-examples; give that",
     "--objectives sentimnt": "did you mean 'sentiment'?",
     "--objectives sentiment,sentiment": "name each one once",
     "--objectives overall,sentiment --sampler cmaes": "takes one objective",
@@ -435,6 +445,7 @@ BAD = {
     "--name /tmp/x": "'/tmp/x' cannot name a run",
     "--name .hidden": "no '.' at the start",
     f"--name {'x' * 65}": "up to 64 letters",
+    "--name=": "'' cannot name a run",
 }
 
 
@@ -451,6 +462,63 @@ def test_bad_flags_are_refused_and_leave_nothing(
     assert "Traceback" not in said
     assert not storage.exists()
     assert not list(storage.parent.iterdir())
+
+
+@pytest.mark.parametrize("flags", BAD)
+def test_a_dry_run_refuses_what_a_search_would(
+    flags: str, storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "cmaes" in flags:
+        pytest.importorskip("cmaes")
+    encoder = [] if "--encoder" in flags else ["--encoder", "tiny"]
+    assert main(["--dry-run", "--storage-path", str(storage), *encoder, *flags.split()]) == 2
+    assert BAD[flags] in capsys.readouterr().err
+
+
+def test_a_space_does_not_decide_what_the_search_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = tmp_path / "mine.yaml"
+    space.write_text("tasks: sample\nbase: {seed: 7}\nparameters: {optim.clip: {choice: [1, 2]}}\n")
+    assert main(["--space", str(space), "--storage-path", str(tmp_path), "--encoder", "tiny"]) == 2
+    assert "base: 'seed' is decided by --seed; give that" in capsys.readouterr().err
+
+
+def test_a_dry_run_looks_at_the_disk(
+    storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    real = shutil.disk_usage(storage.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: real._replace(free=3_000_000))
+    assert main(["--dry-run", "--storage-path", str(storage), "--encoder", "tiny"]) == 2
+    assert "the search needs about" in capsys.readouterr().err
+
+
+def test_faults_of_several_kinds_are_told_together(
+    storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (storage / "default").mkdir(parents=True)
+    (storage / "default" / "ledger.jsonl").touch()
+    flags = "--num-samples 0 --objectives foo --time-budget-s 0 --encoder tiny".split()
+    assert main(["--storage-path", str(storage), *flags]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("search: 4 problems\n")
+    for part in ("--num-samples is 0", "'foo' is not one", "--time-budget-s is 0", "give another"):
+        assert part in said
+
+
+def test_a_search_under_way_is_in_use_and_not_to_be_resumed(
+    storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tuner.lock import RunLock
+
+    (storage / "default").mkdir(parents=True)
+    (storage / "default" / "ledger.jsonl").touch()
+    with RunLock(storage / "default" / "lock"):
+        assert main(["--storage-path", str(storage), "--encoder", "tiny"]) == 2
+    said = capsys.readouterr().err
+    assert f"in use by process {os.getpid()} on " in said and "--resume" not in said
 
 
 @pytest.mark.parametrize("flags", ["--sampler annealing", "--num-samples many", "--colour red"])
@@ -495,6 +563,32 @@ def test_an_argument_that_is_none_is_refused() -> None:
         run_search(num_sample=3)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_samples": "3"}, "--num-samples must be a whole number, but is '3'"),
+        ({"seed": 1.5}, "--seed must be a whole number, but is 1.5"),
+        ({"keep": True}, "--keep must be a whole number"),
+        ({"reduction_factor": "2"}, "--reduction-factor must be a number"),
+        ({"time_budget_s": "60"}, "--time-budget-s must be a number"),
+        ({"sampler": ["tpe"]}, "--sampler must be a name"),
+        ({"set": ["a=1"]}, "--set must be settings by their keys"),
+        ({"confirm": (3,)}, "--confirm is"),
+        ({"confirm": "3by3"}, "'3by3' is not NxS"),
+        ({"objectives": 3}, "--objectives is"),
+        ({"name": 3}, "'3' cannot name a run"),
+        ({"name": ""}, "'' cannot name a run"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_refused(
+    given: dict[str, Any], message: str, storage: Path
+) -> None:
+    with pytest.raises(InputError) as refused:
+        run_search(**{**settings(storage_path=storage), **given})
+    assert message in str(refused.value)
+    assert not storage.exists()
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(
     storage: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -515,3 +609,30 @@ def test_what_was_asked_survives_its_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert Asked.from_dict(written) == asked
     assert Asked.from_dict({**written, "from_the_future": 1}) == asked
     assert replace(asked, space="default").space == "default"
+    assert Asked(confirm="3x3") == Asked(confirm=(3, 3))  # type: ignore[arg-type]
+
+
+def test_paths_among_the_settings_hold_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tuner.asked import Asked
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bert").mkdir()
+    given = {
+        "init_from": "other/model",
+        "augment.sentiment": "more.csv",
+        "augment": {"similarity": "more.csv"},
+        "pretrain.simcse.text": "text.txt",
+        "encoder.name": "bert",
+    }
+    asked = Asked(set={**given, "schedule.name": "annealed"})
+    assert asked.set == {
+        "init_from": str(tmp_path / "other/model"),
+        "augment.sentiment": str(tmp_path / "more.csv"),
+        "augment": {"similarity": str(tmp_path / "more.csv")},
+        "pretrain.simcse.text": str(tmp_path / "text.txt"),
+        "encoder.name": str(tmp_path / "bert"),
+        "schedule.name": "annealed",
+    }
+    assert Asked(set={"encoder.name": "org/hub-id"}).set == {"encoder.name": "org/hub-id"}

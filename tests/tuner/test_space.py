@@ -231,7 +231,6 @@ parameters:
         "optim.layer_scale": {"alpha": 1.0, "beta": 1.0},
         "smart.steps": 3,
     }
-    assert space.missing(point) == ("smart.weight", "optim.decay")
 
 
 def test_the_dearest_point_is_large_and_has_everything_on(make: Make) -> None:

@@ -358,6 +358,22 @@ start_from:
     assert starts == ["line 3", "line 4", "line 5", "line 6", "line 8"]
 
 
+def test_a_bad_domain_hides_no_other_fault_of_its_parameter(
+    faults_of: Callable[..., list[str]],
+) -> None:
+    faults = faults_of("""tasks: cs224n
+base: {smart.weight: 3}
+parameters:
+  smart.weight: {float: [2, 1]}
+  smart.radius: {float: [0, 1], log: true, when: {smart.wieght: "> 0"}}
+""")
+    wanted = ("line 2: 'smart.weight' is in base", "line 4: ", "line 5: ", "line 5: ")
+    assert [fault.startswith(start) for fault, start in zip(faults, wanted, strict=True)] == [
+        True
+    ] * 4
+    assert "did you mean 'smart.weight'?" in faults[2] + faults[3]
+
+
 def test_contradictions_name_the_values_that_cause_them_once_each(
     faults_of: Callable[..., list[str]],
 ) -> None:

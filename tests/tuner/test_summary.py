@@ -12,7 +12,7 @@ from model.evaluate import PREDICTIONS, write_predictions
 from model.scores import Scored, score
 from model.tasks import load_task_set
 from tuner.crossfit import Difference
-from tuner.run_state import RunState
+from tuner.run_state import EVENTS, RunState
 from tuner.summary import Repeated, summarise
 
 TASKS = load_task_set("sample")
@@ -365,15 +365,22 @@ def test_places_in_this_folder_are_told_from_here(
     assert "best model  made-up/trials/t0001/checkpoints/" in readable(whole.summary().text())
 
 
+def test_only_the_time_in_which_a_driver_was_at_work_counts(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.trial(0.5)
+    before = run.summary().seconds
+    assert before == 50.0  # created, evaluated three times, finished, ten seconds each
+    run.clock += 20 * 3600
+    run.add("run", **{key: run.events[0][key] for key in EVENTS["run"]})
+    assert run.summary().seconds == before
+    run.trial(0.6)
+    assert run.summary().seconds == 2 * before
+
+
 def test_what_to_run_next_comes_last(whole: Run) -> None:
     text = whole.summary(next_steps=["tensorboard --logdir x"], seconds=75.0).text()
     assert text.endswith("next\n  tensorboard --logdir x")
     assert "trained in 1:15" in text
-
-
-def test_the_time_is_from_the_first_event_to_the_last(run: Run) -> None:
-    run.trial(0.5, evaluations=2)
-    assert run.summary().seconds == 30
 
 
 @pytest.mark.parametrize("fill", ["nothing", "failures", "open", "stopped", "no default", "one"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -50,13 +51,17 @@ class Signals:
 def signals() -> Iterator[Signals]:
     """Both are held from here on; `hold` again after ray.init, which has its own."""
     before = {number: signal.getsignal(number) for number in NUMBERS}
+    told = sys.unraisablehook
     held = Signals()
     held.hold()
+    # What goes under is heeded later, and nobody needs to see its traceback.
+    sys.unraisablehook = lambda gone: None if gone.exc_type is KeyboardInterrupt else told(gone)
     try:
         yield held
     except SystemExit:  # Ray's answer to SIGTERM while it starts
         raise KeyboardInterrupt from None
     finally:
+        sys.unraisablehook = told
         with suppress(ValueError):
             for number, handler in before.items():
                 if handler is not None:  # else not Python's to put back

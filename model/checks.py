@@ -92,10 +92,11 @@ def _schedule(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
     if missing:
         text = f"'schedule.order' leaves out {', '.join(missing)}; name every task"
         yield ("schedule.order",), text
-    smart_tasks = config.smart.tasks or ()
-    if again := [name for name in tasks.names if smart_tasks.count(name) > 1]:
-        text = f"'smart.tasks' names {', '.join(again)} more than once; name each task once"
-        yield ("smart.tasks",), text
+    simcse_tasks = config.pretrain.simcse.tasks
+    lists = {"smart.tasks": config.smart.tasks, "pretrain.simcse.tasks": simcse_tasks}
+    for key, listed in lists.items():
+        if again := [name for name in tasks.names if (listed or ()).count(name) > 1]:
+            yield (key,), f"'{key}' names {', '.join(again)} more than once; name each task once"
 
 
 def _budget(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
@@ -117,6 +118,7 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
     """
     variant, schedule = config.smart.variant, config.schedule.name
     two = any(task.kind == "binary" and config.logits_of(task) == 2 for task in tasks)
+    text = config.pretrain.simcse.text is not None
     by_variant, by_schedule = f"smart.variant is {variant}", f"schedule.name is {schedule}"
     idle = [
         (variant == "published", ("smart.radius",), by_variant),
@@ -126,6 +128,7 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
         (schedule not in ("sequential", "epoch_round_robin"), ("schedule.order",), by_schedule),
         (schedule not in STAGED, ("schedule.first", "schedule.first_epochs"), by_schedule),
         (not two, ("head.binary_logits",), "no binary task is left to two logits"),
+        (text, ("pretrain.simcse.tasks",), "the sentences come from pretrain.simcse.text"),
     ]
     now, default = config.to_flat(), RunConfig().to_flat()
     for holds, keys, why in idle:

@@ -17,7 +17,7 @@ from model.data.tokens import Tokens, tokenise
 from model.errors import InputError
 from model.evaluate import Rows
 from model.scores import Array, majority_baseline, overall_of
-from model.settings import RunConfig
+from model.settings import RunConfig, SimcseSettings
 from model.tasks import TaskSet
 
 Warn = Callable[[str], None]
@@ -50,6 +50,7 @@ def inputs_key(config: RunConfig, tasks: TaskSet, data: Path | None) -> Hashable
         config.budget.eval_rows,
         simcse.epochs > 0,
         simcse.text,
+        simcse.tasks,
     )
 
 
@@ -75,7 +76,7 @@ def load_inputs(
     )
     simcse = None
     if config.pretrain.simcse.epochs > 0:
-        simcse = tokenise(simcse_sentences(config.pretrain.simcse.text, tables), tokenizer)
+        simcse = tokenise(simcse_sentences(config.pretrain.simcse, tables), tokenizer)
         add_to(digest, simcse, np.zeros(0))
     return Inputs(inputs, simcse, baselines, digest.hexdigest())
 
@@ -140,12 +141,13 @@ def sample_rows(table: pa.Table, limit: int | None) -> pa.Table:
     return table.take(pa.array(np.sort(drawn)))
 
 
-def simcse_sentences(text: str | None, tables: Mapping[str, Tables]) -> pa.Table:
-    """From the text file, or all training sentences of the run, each once."""
-    if text is not None:
-        sentences = read_sentences(Path(text))
+def simcse_sentences(simcse: SimcseSettings, tables: Mapping[str, Tables]) -> pa.Table:
+    """From the text file, or the training sentences of the chosen tasks, each once."""
+    if simcse.text is not None:
+        sentences = read_sentences(Path(simcse.text))
     else:
-        columns = ("sentence1", "sentence2")
-        found = (row for t in tables.values() for c in columns for row in t.train[c].to_pylist())
+        chosen = [t.train for name, t in tables.items() if name in (simcse.tasks or tables)]
+        columns = [train[side] for train in chosen for side in ("sentence1", "sentence2")]
+        found = (row for column in columns for row in column.to_pylist())
         sentences = list(dict.fromkeys(row for row in found if row))
     return pa.table({"sentence1": sentences, "sentence2": pa.nulls(len(sentences), pa.string())})

@@ -35,7 +35,7 @@ from model.prepare import Prepared, start_from
 from model.progress import Meter, Progress, Record
 from model.schedules import Round
 from model.simcse import simcse_loss
-from model.step import Stepper, StepReport, draw_seed
+from model.step import Stepper, StepReport, draw_seed, seed_draws
 from model.tasks import describe_task, task_changes
 
 SIMCSE, TASKS = "simcse", "tasks"
@@ -165,6 +165,7 @@ class Run:
         if self.stepper.copy is not None:
             tensors |= {COPY + n: t for n, t in self.stepper.copy.state_dict().items()}
         name = self._name()
+        self.checkpoints.mkdir(exist_ok=True)  # fails if the run's folder went away
         sizes = [t.numel() * t.element_size() for t in self.model.state_dict().values()]
         sizes += [t.numel() * t.element_size() for t in tensors.values()]
         check_room(self.checkpoints, sum(sizes) + OTHER_FILES)
@@ -206,7 +207,7 @@ class Run:
                 return
             if heart.due():
                 yield self._pulse()
-            torch.manual_seed(draw_seed(self.config.seed, SIMCSE_SEED, number))
+            seed_draws(draw_seed(self.config.seed, SIMCSE_SEED, number), self.prepared.device)
             batch = stream.batch(number).to(self.prepared.device)
             scale = progress_scale(
                 self.config.optim.decay, (number + 1) / (steps + 1), self.config.optim.warmup
@@ -282,7 +283,9 @@ class Run:
             bfloat16=self.prepared.bfloat16,
         )
         record = self._record(evaluation)
-        write_predictions(self.out / record["predictions"], evaluation.predictions)
+        file = self.out / record["predictions"]
+        file.parent.mkdir(exist_ok=True)  # fails if the run's folder went away
+        write_predictions(file, evaluation.predictions)
         self.progress.history.append(record)
         self.progress.meter = Meter()
         self.save()

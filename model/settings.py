@@ -212,6 +212,9 @@ class SimcseSettings:
     learning_rate: Annotated[float | None, Above(0), "null: as optim.learning_rate"] = None
     pooling: Annotated[Pooling, "auto: as encoder.pooling"] = "auto"
     text: Annotated[str | None, "file, a sentence a line; null: the run's own sentences"] = None
+    tasks: Annotated[
+        tuple[str, ...] | None, NAMES_TASKS, "tasks whose sentences it takes; null: all"
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,6 +93,14 @@ MALFORMED: list[tuple[dict[Any, Any], str]] = [
         "'smart.tasks' names sst more than once; name each task",
     ),
     (
+        {"pretrain.simcse.tasks": ["para", "para"]},
+        "'pretrain.simcse.tasks' names para more than once; name each task",
+    ),
+    (
+        {"pretrain.simcse.tasks": ["parra"]},
+        "'pretrain.simcse.tasks' names 'parra', which is not a task of cs224n; did you mean",
+    ),
+    (
         {"schedule.order": ["sst", "foo", "sts"]},
         "'schedule.order' names 'foo', which is not a",
     ),

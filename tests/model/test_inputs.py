@@ -14,6 +14,7 @@ from model.data.rows import labels_of
 from model.errors import InputError
 from model.inputs import load_tables, sample_rows, simcse_sentences
 from model.prepare import prepare
+from model.settings import SimcseSettings
 from model.tasks import TaskSet, load_task_set
 
 TASKS = """
@@ -193,8 +194,8 @@ def test_damaged_rows_are_skipped_and_told(
 
 @pytest.fixture
 def sentences(own: TaskSet, tmp_path: Path) -> Callable[..., list[str]]:
-    def of(text: str | None) -> list[str]:
-        table = simcse_sentences(text, tables_of(own, tmp_path))
+    def of(**settings: Any) -> list[str]:
+        table = simcse_sentences(SimcseSettings(**settings), tables_of(own, tmp_path))
         assert table["sentence2"].null_count == len(table)
         found: list[str] = table["sentence1"].to_pylist()
         return found
@@ -207,11 +208,21 @@ def test_simcse_takes_every_training_sentence_once(
 ) -> None:
     with open(tmp_path / "mood-train.tsv", "a") as file:
         file.write("train word 0\t2\n")  # again
-    found = sentences(None)
+    found = sentences()
     assert len(found) == len(set(found)) == 3 * TRAIN
     assert set(found) == {
         f"{start} {n}" for start in ("train word", "train one", "other") for n in range(TRAIN)
     }
+
+
+def test_simcse_takes_the_sentences_of_the_tasks_that_are_named(
+    sentences: Callable[..., list[str]], own: TaskSet
+) -> None:
+    single, pair = own.names
+    assert set(sentences(tasks=(single,))) == {f"train word {n}" for n in range(TRAIN)}
+    both_sides = {f"{start} {n}" for start in ("train one", "other") for n in range(TRAIN)}
+    assert set(sentences(tasks=(pair,))) == both_sides
+    assert set(sentences(tasks=(single, pair))) == set(sentences())
 
 
 def test_simcse_takes_a_file_of_sentences(
@@ -219,9 +230,9 @@ def test_simcse_takes_a_file_of_sentences(
 ) -> None:
     path = tmp_path / "some.txt"
     path.write_text("one line\n\n  another \n")
-    assert sentences(str(path)) == ["one line", "another"]
+    assert sentences(text=str(path)) == ["one line", "another"]
     with pytest.raises(InputError, match="no such file"):
-        sentences(str(tmp_path / "none.txt"))
+        sentences(text=str(tmp_path / "none.txt"))
 
 
 def test_simcse_of_one_run_has_a_stream_of_single_sentences(own: TaskSet, tmp_path: Path) -> None:

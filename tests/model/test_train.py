@@ -461,6 +461,7 @@ WIRED = {
     "pretrain.simcse.temperature": 0.5,
     "pretrain.simcse.learning_rate": 1e-2,
     "pretrain.simcse.pooling": "cls",
+    "pretrain.simcse.tasks": ["sentiment"],
     "optim.head_learning_rate": 1e-2,
     "optim.weight_decay": 0.5,
     "optim.betas": [0.5, 0.9],

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import optuna.visualization as pictures
-from optuna.importance import FanovaImportanceEvaluator
+from optuna.importance import BaseImportanceEvaluator
 from plotly.colors import sample_colorscale  # type: ignore[import-untyped,unused-ignore]
 
 from tuner.reporting.figures import BLUE, INK, PAPER, SCALE, Figure, Json
-from tuner.reporting.importance import EVALUATOR, TREES, Importance
+from tuner.reporting.importance import EVALUATOR, Importance
 from tuner.study import quiet
 
 SLICES = 12  # parameters that have a picture of their own
@@ -35,6 +35,16 @@ def draw_importance(importance: Importance, prefix: str) -> list[Figure]:
         if figure is not None
     ]
     return found
+
+
+class Known(BaseImportanceEvaluator):
+    """What was reckoned already, for a picture that would reckon it again."""
+
+    def __init__(self, shares: dict[str, float]) -> None:
+        self.shares = shares
+
+    def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
+        return self.shares
 
 
 def _optuna(importance: Importance, draw: Callable[..., Any], **options: Any) -> Json | None:
@@ -65,7 +75,7 @@ def _shares(importance: Importance, prefix: str) -> Figure:
     figure = _optuna(
         importance,
         pictures.plot_param_importances,
-        evaluator=FanovaImportanceEvaluator(n_trees=TREES, seed=0),
+        evaluator=Known(importance.shares),
         params=list(importance.shares),
     )
     reading = (

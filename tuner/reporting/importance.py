@@ -24,8 +24,8 @@ EVALUATOR = "fANOVA"
 LEAST = 6  # finished trials below which nothing is said
 PER_PARAMETER = 3  # finished trials for each parameter below which it is said with a warning
 RESAMPLES = 12
-TREES, TREES_RESAMPLED = 64, 24
-TRIALS_RESAMPLED = 150  # beyond which the trials speak for themselves, and forests are slow
+TREES, FEWER_TREES = 64, 24
+MANY = 150  # trials beyond which they speak for themselves; a tree's time grows with their square
 
 Target = Callable[[FrozenTrial], float]
 
@@ -71,7 +71,8 @@ def collect_importance(run: Run) -> Importance:
     if why := _why_not(len(finished), usable):
         return replace(bare, why_not=why)
     try:
-        shares = _shares(finished, usable, target, TREES, seed=0)
+        trees = TREES if len(finished) <= MANY else FEWER_TREES
+        shares = _shares(finished, usable, target, trees, seed=0)
     except (ValueError, RuntimeError) as error:
         return replace(bare, why_not=f"The importances could not be reckoned: {error}.")
     return replace(
@@ -126,7 +127,7 @@ def _spread(
     trials: Sequence[FrozenTrial], parameters: list[str], target: Target | None
 ) -> dict[str, tuple[float, float]]:
     """The middle 80 % over resampled sets of trials: how far the shares hang on single ones."""
-    if len(trials) > TRIALS_RESAMPLED:
+    if len(trials) > MANY:
         return {}
     rng = np.random.default_rng(0)
     found: list[dict[str, float]] = []
@@ -134,7 +135,7 @@ def _spread(
         drawn = [trials[place] for place in rng.integers(len(trials), size=len(trials))]
         varied = [key for key in parameters if len({trial.params[key] for trial in drawn}) > 1]
         try:
-            found.append(_shares(drawn, varied, target, TREES_RESAMPLED, seed) if varied else {})
+            found.append(_shares(drawn, varied, target, FEWER_TREES, seed) if varied else {})
         except (ValueError, RuntimeError):  # a draw without any variation
             continue
     if len(found) < RESAMPLES // 2:

@@ -30,7 +30,8 @@ class EventFile:
     def add(self, summary: Any, when: float, step: int = 0) -> None:
         records = [Record(wall_time=when, step=step, summary=summary)]
         if not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            for place in (self.path.parent.parent, self.path.parent):
+                place.mkdir(exist_ok=True)  # trials/<id>, never a run's folder that has gone
             records.insert(0, Record(wall_time=when, file_version="brain.Event:2"))
         with open(self.path, "ab") as file:
             writer = RecordWriter(file)

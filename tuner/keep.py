@@ -8,6 +8,7 @@ from pathlib import Path
 
 from model.checkpoint import checkpoints_in
 from model.files import remove_folder
+from tuner.run_folder import LEDGER
 from tuner.run_state import RunState, TrialState, objective_value
 
 WEIGHTS = "model.safetensors"
@@ -58,14 +59,15 @@ class Shelf:
     """Where the checkpoints of closed trials lie: in the run's folder."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.trials = folder / "trials"
 
     def checkpoints(self, trial: str) -> list[str]:
         return [place.name for place in checkpoints_in(self.trials / trial / "checkpoints")]
 
     def trouble(self) -> str | None:
-        """Why nothing can be kept any more, if that is so."""
-        return None
+        """Why nothing can be kept any more, if that is so: a disk unmounted, a folder moved."""
+        return None if (self.folder / LEDGER).exists() else f"{self.folder} is gone"
 
     def closed(self, trial: str) -> None:
         """The trial writes no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ SMALL = (RUN, SPACE, JOURNAL, LEDGER)
 
 class Mirror:
     def __init__(self, storage: Storage, folder: Path) -> None:
-        self.storage = storage
+        self.patient, self.hurried = storage, replace(storage, hurried=True)
         self.folder = folder
         self.trouble: str | None = None
         self._sent: dict[str, tuple[int, int]] = {}
@@ -30,6 +31,11 @@ class Mirror:
         self._thread: threading.Thread | None = None
         self._sign: dict[str, Any] = {}
         self._beats = 0
+
+    @property
+    def storage(self) -> Storage:
+        """Storage that was waited for in vain is not waited for again: the search stops."""
+        return self.patient if self.trouble is None else self.hurried
 
     def start(self, sign: dict[str, Any]) -> None:
         self._sign = sign

@@ -94,7 +94,7 @@ class SearchTrial(tune.Trainable):
             record = next(self.records, None)
         except Exception as error:
             self.records = None
-            found = failure(error)
+            found = failure(error if self._sees_the_run() else self._blind())
         else:
             if record is not None:
                 return {RECORD: json.dumps(record), NOTES: self._told()}
@@ -148,13 +148,23 @@ class SearchTrial(tune.Trainable):
         """Where the trial trains: in the run's folder, or on this node with storage behind it."""
         if self.node_folder is not None:
             return self.node_folder.fetch(self.job.trial)
+        if not self._sees_the_run():
+            raise self._blind()
         out = Path(self.job.out)
-        if not (out.parent.parent / LEDGER).exists():
-            fault = f"{socket.gethostname()} does not see the run's folder {out.parent.parent}"
-            remedy = "let --storage-path be a folder that all machines share, or s3://bucket/path"
-            raise StorageLost(f"{fault}; {remedy}")
         wait_until_free(out)
         return out
+
+    def _sees_the_run(self) -> bool:
+        """Without its folder nothing can be saved, and whatever else fails, fails for that."""
+        return self.node_folder is not None or (self._run_folder() / LEDGER).exists()
+
+    def _blind(self) -> StorageLost:
+        fault = f"{socket.gethostname()} does not see the run's folder {self._run_folder()}"
+        remedy = "let --storage-path be a folder that all machines share, or s3://bucket/path"
+        return StorageLost(f"{fault}; {remedy}")
+
+    def _run_folder(self) -> Path:
+        return Path(self.job.out).parent.parent
 
     def cleanup(self) -> None:
         if self.node_folder is not None:

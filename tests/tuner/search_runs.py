@@ -36,7 +36,7 @@ def settings(**more: Any) -> dict[str, Any]:
     return {**small, "num_samples": 3, **bare, **more}
 
 
-def command(storage: Path, *flags: str) -> list[str]:
+def command(storage: Path | str, *flags: str) -> list[str]:
     start = [sys.executable, "-m", "tuner.search", "--storage-path", str(storage)]
     return [*start, "--max-concurrent-trials", "2", *flags]
 
@@ -56,11 +56,14 @@ class Started:
     since: int  # events that were there before
 
     @classmethod
-    def start(cls, storage: Path, *flags: str, name: str = "default") -> Started:
+    def start(
+        cls, storage: Path, *flags: str, name: str = "default", url: str | None = None
+    ) -> Started:
+        """`url`: where the run is mirrored to, with `storage` as its folder here."""
         folder = storage / name
         since = len(events(folder))
         process = subprocess.Popen(
-            command(storage, *flags, "--name", name),
+            command(url or storage, *flags, "--name", name),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,81 @@
+"""Storage that goes away in the middle of a search: it stops in good order, and goes on later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.relay import Relay
+from tests.tuner.s3_server import S3, s3_server
+from tests.tuner.search_runs import FIXED, Started, curves_of, events, is_alive, state_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+TRIALS = (*FIXED, "--num-samples", "4")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    started = Started.start(tmp_path_factory.mktemp("whole"), *TRIALS)
+    code, said = started.finish()
+    assert code == 0, said
+    return started.folder
+
+
+def assert_like(folder: Path, whole: Path) -> None:
+    """All trials, each once, with the same curves."""
+    state = state_of(folder)
+    assert state.counts() == {"open": 0, "finished": 4, "stopped": 0, "failed": 0}
+    assert curves_of(folder) == curves_of(whole)
+
+
+@pytest.fixture
+def s3() -> Iterator[S3]:
+    with s3_server() as server:
+        yield server
+
+
+def test_a_bucket_cut_off_in_the_middle_stops_the_search_and_nothing_is_lost(
+    s3: S3, undisturbed: Path, tmp_path: Path
+) -> None:
+    line = Relay(s3.port)
+    url = S3(line.port, s3.client).url("runs")
+    flags = (*TRIALS, "--local-path", str(tmp_path))
+    search = Started.start(tmp_path, *flags, url=url)
+    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3), search.end()
+    line.cut()
+    code, said = search.finish()
+    assert code != 0
+    assert "cannot write" in said and "in s3://bucket/runs/default" in said
+    assert "saving what can be saved, and stopping" in said
+    assert "storage is behind" in said and "--resume" in said
+    assert "Traceback" not in said
+    assert state_of(search.folder).counts()["open"] > 0
+
+    line.mend()
+    code, said = Started.start(tmp_path, *flags, "--resume", url=url).finish()
+    assert code == 0, said
+    assert_like(search.folder, undisturbed)
+    assert "runs/default/ledger.jsonl" in s3.keys()
+
+
+def test_a_folder_that_vanishes_in_the_middle_stops_the_search_and_nothing_is_lost(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    here, away = tmp_path / "storage", tmp_path / "away"
+    search = Started.start(here, *TRIALS)
+    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3), search.end()
+    workers = {e["pid"] for e in events(search.folder) if e["event"] == "started"}
+    here.rename(away)
+    code, said = search.finish()
+    assert code != 0
+    assert f"{search.folder} is gone" in said and "--resume" in said, said
+    assert "Traceback" not in said
+    assert not here.exists()
+    assert not any(is_alive(pid) for pid in workers)
+
+    away.rename(here)
+    code, said = Started.start(here, *TRIALS, "--resume").finish()
+    assert code == 0, said
+    assert_like(search.folder, undisturbed)

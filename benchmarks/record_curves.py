@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 WIDTH, LAYERS = 96, 1
-EXAMPLES = 2400  # as in the default space
+EXAMPLES = 2400  # as the default space had them, before it had pair encodings
 ROWS = 200  # of each task's dev set, as there
 FASTER = 25  # than the embedded encoder's rates
 POINTS = (1 / 9, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1)  # of the budget

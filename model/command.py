@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -18,6 +17,7 @@ from model.checks import unread
 from model.config import Layer, flatten, load_preset, parse_assignments, parse_layers, preset_names
 from model.config import read_settings as read_layer
 from model.errors import InputError
+from model.exit_code import exit_code
 from model.files import read_yaml
 from model.settings import RunConfig
 from model.tasks import TaskSet, load_task_set, shipped
@@ -66,19 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    try:
-        return run(arguments)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
-    except Exception as error:
-        if not is_mishap(error):
-            raise
-        print(f"the run failed: {error}", file=sys.stderr)
-        return 1
+    return exit_code(lambda: run(arguments), "the run failed", mishap=is_mishap)
 
 
 def is_mishap(error: Exception) -> bool:

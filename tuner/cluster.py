@@ -9,6 +9,7 @@ from pathlib import Path
 
 from model import __version__
 from model.errors import InputError
+from model.exit_code import exit_code
 
 EXAMPLES = """
 examples:
@@ -42,14 +43,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    try:
-        return check(arguments) if arguments.command == "check" else fetch(arguments)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(error, file=sys.stderr)
-        return 1
+    work = check if arguments.command == "check" else fetch
+    return exit_code(lambda: work(arguments), f"the {arguments.command} failed")
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from model import __version__
 from model.errors import InputError
+from model.exit_code import exit_code, of_the_machine
 
 SPLITS = ("dev", "test")
 EXAMPLES = """
@@ -51,18 +52,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    try:
-        check(arguments)
-        return look(arguments) if arguments.text else write(arguments)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (OSError, RuntimeError) as error:
-        print(f"the prediction failed: {error}", file=sys.stderr)
-        return 1
+    return exit_code(lambda: run(arguments), "the prediction failed", mishap=of_the_machine)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check(arguments)
+    return look(arguments) if arguments.text else write(arguments)
 
 
 def check(arguments: argparse.Namespace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from model import __version__
 from model.errors import InputError
+from model.exit_code import exit_code
 
 if TYPE_CHECKING:
     from tuner.reporting.run import Run
@@ -49,14 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    try:
-        return run(arguments)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"no report: {error}", file=sys.stderr)
-        return 1
+    return exit_code(lambda: run(arguments), "no report")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model import __version__
-from model.errors import InputError
+from model.exit_code import exit_code
 
 if TYPE_CHECKING:
     from tuner.afterwards import SearchResult
@@ -113,18 +113,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    try:
-        return run(arguments)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except OSError as error:
-        print(f"the search stopped: {error}", file=sys.stderr)
-        print("what was done is kept; mend that, and --resume goes on", file=sys.stderr)
-        return 1
+    remedy = "what was done is kept; mend that, and --resume goes on"
+    return exit_code(lambda: run(arguments), "the search stopped", remedy=remedy)
 
 
 def run(arguments: argparse.Namespace) -> int:

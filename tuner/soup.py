@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from model import __version__
 from model.errors import InputError, suggest
+from model.exit_code import exit_code, of_the_machine
 
 EXAMPLES = """
 examples:
@@ -46,17 +46,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    try:
-        return run(arguments)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("ended; the same command goes on from here", file=sys.stderr)
-        return 130
-    except (OSError, RuntimeError) as error:  # a full disk, no memory
-        print(f"the soup stopped: {error}", file=sys.stderr)
-        return 1
+    interrupted = "ended; the same command goes on from here"
+    return exit_code(
+        lambda: run(arguments), "the soup stopped", interrupted=interrupted, mishap=of_the_machine
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

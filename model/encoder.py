@@ -23,6 +23,7 @@ from model.attention import quicken_attention
 from model.dropout import quicken_dropout
 from model.errors import InputError
 from model.files import sha256_of
+from model.linear import quicken_linear
 from model.suits import MINILM as MINILM
 from model.suits import TINY as TINY
 from model.suits import Suits as Suits
@@ -95,6 +96,7 @@ def load_encoder(
     layers_of(encoder)
     quicken_dropout(encoder)
     quicken_attention(encoder)
+    quicken_linear(encoder)
     return encoder
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from model.data.batches import Assembler, eval_batches
+from model.data.batches import Assembler, RowNumbers, eval_batches
 from model.data.clean import CLEAN
 from model.data.tokens import Tokens, encode_texts
 from model.errors import InputError
@@ -22,7 +23,7 @@ from model.losses import make_loss
 from model.multitask import MultitaskModel, TaskSpec, decide
 from model.scores import Array, Scored, Scores, score
 
-EVAL_BATCH = 64
+EVAL_BATCH = 32  # of 16 to 128 the quickest on a CPU (docs/performance.md)
 PREDICTIONS = pa.schema(
     [
         ("task", pa.dictionary(pa.int32(), pa.string())),
@@ -66,17 +67,42 @@ def outputs_of(
     outputs = torch.zeros(len(tokens), model.tasks[task].outputs)
     training = model.training
     model.eval()
-    try:
+    batches = eval_batches(tokens, batch_size)[::-1]  # the longest first, so that all end together
+
+    def answer(rows: RowNumbers) -> Tensor:
+        batch = assembler.batch(tokens, rows, layout=model.tasks[task].layout)
         with (
             torch.inference_mode(),
             torch.autocast(device.type, dtype=torch.bfloat16, enabled=bfloat16),
         ):
-            for rows in eval_batches(tokens, batch_size):
-                batch = assembler.batch(tokens, rows, layout=model.tasks[task].layout)
-                outputs[torch.from_numpy(rows)] = model(task, batch.to(device)).float().cpu()
+            found: Tensor = model(task, batch.to(device)).float().cpu()
+        return found
+
+    try:
+        for rows, found in zip(batches, side_by_side(answer, batches, device), strict=True):
+            outputs[torch.from_numpy(rows)] = found
     finally:
         model.train(training)
     return outputs
+
+
+def side_by_side(
+    work: Callable[[RowNumbers], Tensor], batches: Sequence[RowNumbers], device: torch.device
+) -> Iterator[Tensor]:
+    """What the work makes of each batch. On a CPU, each of torch's threads takes whole batches.
+
+    They need not wait for each other at the end of every operation, and what a batch comes to does
+    not depend on their number.
+    """
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1 or len(batches) == 1:
+        yield from map(work, batches)
+        return
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(work, batches)
+    finally:
+        torch.set_num_threads(threads)  # of threads that are yet to come
 
 
 def evaluate(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,43 @@ def test_outputs_keep_the_order_of_the_rows(
             for row in range(COUNT)
         ]
         assert torch.allclose(found, torch.cat(alone), atol=1e-6)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_answers_do_not_depend_on_the_number_of_threads(
+    tiny: MultitaskModel,
+    dev: dict[str, Rows],
+    assembler: Assembler,
+    threads: Callable[[int], None],
+) -> None:
+    found = []
+    for number in (1, 2, 3):
+        threads(number)
+        of = {
+            name: outputs_of(tiny, name, dev[name].tokens, assembler, batch_size=5) for name in dev
+        }
+        found.append(of)
+        assert torch.get_num_threads() == number
+    for other in found[1:]:
+        assert all(torch.equal(other[name], found[0][name]) for name in dev)
+
+
+def test_a_batch_that_fails_in_a_thread_of_its_own_is_told(
+    tiny: MultitaskModel,
+    dev: dict[str, Rows],
+    assembler: Assembler,
+    threads: Callable[[int], None],
+) -> None:
+    threads(2)
+    with pytest.raises(ValueError, match="layout"):
+        outputs_of(tiny, "mood", dev["same"].tokens, assembler, batch_size=5)
+    assert torch.get_num_threads() == 2
 
 
 def test_evaluating_changes_neither_mode_nor_weights_nor_generator(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,9 +28,8 @@ COMMANDS = {
 SEARCH = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 import turnover
-turnover.of_the_search("minilm", 1, Path(sys.argv[2]))
+turnover.of_the_search("minilm", 1, Path(sys.argv[1]))
 """
 
 
@@ -45,7 +45,8 @@ def first_step() -> float:
     with tempfile.TemporaryDirectory(prefix="stockpot-startup-") as folder:
         began = time.time()
         subprocess.run(
-            [sys.executable, "-c", SEARCH, here, folder],
+            [sys.executable, "-c", SEARCH, folder],
+            env={**os.environ, "PYTHONPATH": here},  # from which Ray's workers import it too
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -418,7 +418,7 @@ BAD = {
     "--seed -1": "--seed is -1",
     "--seed 5000000000": "--seed is 5000000000; it must be at most 4294967295",
     "--seed 4294967295 --confirm 1x2": "it must be at most 4294967293",
-    "--grace-examples 9999": "9999 is above a trial's examples in this space, 1440; lower it",
+    "--grace-examples 9999": "9999 is above a trial's examples in this space, 1200; lower it",
     "--set seed=7": "--set: 'seed' is decided by --seed; give that",
     "--set budget.epochs=3": "'budget.epochs' is decided by --max-examples; give that",
     "--set budget.eval_every=50": "'budget.eval_every' is decided by --grace-examples; give that",

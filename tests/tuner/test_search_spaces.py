@@ -162,7 +162,7 @@ def test_the_default_space_is_the_embedded_default(spaces: dict[str, Space]) -> 
     config = space.config({})
     assert (space.tasks, config.encoder.name) == ("sample", "minilm")
     assert config.smart.weight == 0.0
-    assert config.budget.examples == 1440  # what a trial gets unless --max-examples is given
+    assert config.budget.examples == 1200  # what a trial gets unless --max-examples is given
 
 
 def test_the_dearest_run_of_the_full_space_has_everything_on(spaces: dict[str, Space]) -> None:

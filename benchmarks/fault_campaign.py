@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from killed_programs import EXAMPLES, INTERVAL, POINTS, SEED, param_space
+from killed_programs import EXAMPLES, INTERVAL, POINTS, SEED, from_text, param_space
 from killing import Kill, Program, draw_kills
 
 from model.files import sha256_of
@@ -150,11 +150,13 @@ def run_stock(folder: Path, points: list[dict[str, Any]], kills: list[Kill], lim
 
 def settings_of(config: dict[str, Any]) -> str:
     """The same text for the same settings: lists from their text, all numbers alike."""
-    plain = {k: json.loads(v) if isinstance(v, str) else v for k, v in config.items()}
-    alike = {
-        k: [float(x) for x in v] if isinstance(v, list) else float(v) for k, v in plain.items()
-    }
-    return json.dumps(alike, sort_keys=True)
+    return json.dumps({k: alike(from_text(v)) for k, v in config.items()}, sort_keys=True)
+
+
+def alike(value: Any) -> Any:
+    if isinstance(value, list):
+        return [alike(part) for part in value]
+    return value if isinstance(value, str) else float(value)
 
 
 def as_point(text: str) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def as_point(text: str) -> dict[str, Any]:
     for key, value in point.items():
         if isinstance(value, list):
             choices = offered[key].categories
-            point[key] = next(choice for choice in choices if json.loads(choice) == value)
+            point[key] = next(choice for choice in choices if from_text(choice) == value)
     return point
 
 

@@ -82,7 +82,7 @@ def stock_trial(config: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     tasks = load_task_set("sample")
     budget = {"budget.examples": EXAMPLES, "budget.eval_every": INTERVAL}
-    given = {key: json.loads(v) if isinstance(v, str) else v for key, v in config.items()}
+    given = {key: from_text(value) for key, value in config.items()}
     settings = parse_settings({**base_of_the_space(), **SETTINGS, **budget, **given}, tasks)
     out = Path(tempfile.mkdtemp(), "run")
     if checkpoint := tune.get_checkpoint():
@@ -100,6 +100,15 @@ def base_of_the_space() -> dict[str, Any]:
     return dict(load_space("default").base)
 
 
+def as_text(value: Any) -> Any:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def from_text(value: Any) -> Any:
+    """A list from its text; any other value as it is."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+
+
 def param_space() -> dict[str, Any]:
     """The default space as one writes it for Ray; lists as text, which Optuna needs."""
     from ray import tune
@@ -111,7 +120,7 @@ def param_space() -> dict[str, Any]:
     for parameter in load_space("default").parameters:
         domain = parameter.domain
         if isinstance(domain, Choice):
-            offered[parameter.key] = tune.choice([json.dumps(value) for value in domain.values])
+            offered[parameter.key] = tune.choice([as_text(value) for value in domain.values])
         elif isinstance(domain, Number) and domain.log:
             offered[parameter.key] = tune.loguniform(domain.low, domain.high)
         elif isinstance(domain, Number) and domain.step:

@@ -10,7 +10,7 @@ Half of the curves, those of even number, are there to tune on; the figures are 
 `--half tuning --start-points` prints the start points that were found on the former.
 
 A sampler asks for points that nobody recorded. Taking the nearest recorded one instead would make
-the space as coarse as the table, in which six parameters leave no neighbours. So a model of the
+the space as coarse as the table, in which so many parameters leave no neighbours. So a model of the
 curves stands between: for each point of the curve a Gaussian process on the settings. Its own
 errors are not left out: each trial gets the errors, along the whole curve, that the model makes for
 a recorded configuration of about the same score that it did not learn from. So an early score tells

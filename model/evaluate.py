@@ -23,7 +23,7 @@ from model.losses import make_loss
 from model.multitask import MultitaskModel, TaskSpec, decide
 from model.scores import Array, Scored, Scores, score
 
-EVAL_BATCH = 32  # of 16 to 128 the quickest on a CPU (docs/performance.md)
+EVAL_BATCH = 32  # the quickest where each thread has its own batch (docs/performance.md)
 PREDICTIONS = pa.schema(
     [
         ("task", pa.dictionary(pa.int32(), pa.string())),
@@ -79,7 +79,10 @@ def outputs_of(
         return found
 
     try:
-        for rows, found in zip(batches, side_by_side(answer, batches, device), strict=True):
+        # PALs keep the task and the mask in one place, so they take one batch at a time.
+        alone = device.type != "cpu" or model.pals is not None
+        results = map(answer, batches) if alone else side_by_side(answer, batches)
+        for rows, found in zip(batches, results, strict=True):
             outputs[torch.from_numpy(rows)] = found
     finally:
         model.train(training)
@@ -87,15 +90,15 @@ def outputs_of(
 
 
 def side_by_side(
-    work: Callable[[RowNumbers], Tensor], batches: Sequence[RowNumbers], device: torch.device
+    work: Callable[[RowNumbers], Tensor], batches: Sequence[RowNumbers]
 ) -> Iterator[Tensor]:
-    """What the work makes of each batch. On a CPU, each of torch's threads takes whole batches.
+    """What the work makes of each batch: on a CPU, each of torch's threads takes whole batches.
 
-    They need not wait for each other at the end of every operation, and what a batch comes to does
-    not depend on their number.
+    So they need not wait for each other at the end of every operation. Fewer batches than threads
+    are taken one by one, by all threads together.
     """
     threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1 or len(batches) == 1:
+    if threads == 1 or len(batches) < threads:
         yield from map(work, batches)
         return
     try:

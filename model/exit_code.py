@@ -1,4 +1,4 @@
-"""How every command ends: 0, or one line that says why not and a code for it.
+"""How a command ends: 0, or one line that says why not and a code for it.
 
 2: the input is at fault, 130: interrupted, 1: the machine let the work down (a full disk, no
 memory). Anything else is a fault of the program and keeps its traceback.

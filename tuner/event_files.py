@@ -31,7 +31,7 @@ class EventFile:
         records = [Record(wall_time=when, step=step, summary=summary)]
         if not self.path.exists():
             for place in (self.path.parent.parent, self.path.parent):
-                place.mkdir(exist_ok=True)  # trials/<id>, never a run's folder that has gone
+                place.mkdir(exist_ok=True)  # trials/<id>, and not all that may have gone above it
             records.insert(0, Record(wall_time=when, file_version="brain.Event:2"))
         with open(self.path, "ab") as file:
             writer = RecordWriter(file)

@@ -67,7 +67,8 @@ class Shelf:
 
     def trouble(self) -> str | None:
         """Why nothing can be kept any more, if that is so: a disk unmounted, a folder moved."""
-        return None if (self.folder / LEDGER).exists() else f"{self.folder} is gone"
+        # Not Path.exists, which raises for a mount that went stale.
+        return None if os.path.exists(self.folder / LEDGER) else f"{self.folder} is gone"
 
     def closed(self, trial: str) -> None:
         """The trial writes no more."""

@@ -94,7 +94,9 @@ class SearchTrial(tune.Trainable):
             record = next(self.records, None)
         except Exception as error:
             self.records = None
-            found = failure(error if self._sees_the_run() else self._blind())
+            if not isinstance(error, StorageLost) and not self._sees_the_run():
+                error = StorageLost(f"{self._run_folder()} is gone")
+            found = failure(error)
         else:
             if record is not None:
                 return {RECORD: json.dumps(record), NOTES: self._told()}
@@ -149,19 +151,16 @@ class SearchTrial(tune.Trainable):
         if self.node_folder is not None:
             return self.node_folder.fetch(self.job.trial)
         if not self._sees_the_run():
-            raise self._blind()
+            fault = f"{socket.gethostname()} does not see the run's folder {self._run_folder()}"
+            remedy = "let --storage-path be a folder that all machines share, or s3://bucket/path"
+            raise StorageLost(f"{fault}; {remedy}")
         out = Path(self.job.out)
         wait_until_free(out)
         return out
 
     def _sees_the_run(self) -> bool:
         """Without its folder nothing can be saved, and whatever else fails, fails for that."""
-        return self.node_folder is not None or (self._run_folder() / LEDGER).exists()
-
-    def _blind(self) -> StorageLost:
-        fault = f"{socket.gethostname()} does not see the run's folder {self._run_folder()}"
-        remedy = "let --storage-path be a folder that all machines share, or s3://bucket/path"
-        return StorageLost(f"{fault}; {remedy}")
+        return self.node_folder is not None or os.path.exists(self._run_folder() / LEDGER)
 
     def _run_folder(self) -> Path:
         return Path(self.job.out).parent.parent
@@ -195,8 +194,10 @@ class SearchTrial(tune.Trainable):
         try:
             for _ in self.records or ():
                 pass
-        except StorageLost:
-            pass  # the search stops for that reason, and goes on from what storage has
+        except Exception as error:
+            if not isinstance(error, StorageLost) and self._sees_the_run():
+                raise
+            # Else the search stops for that reason, and goes on from what storage has.
         self.records = None
         Path(checkpoint_dir, "trial.json").write_text(json.dumps({"trial": self.job.trial}))
 

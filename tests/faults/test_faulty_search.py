@@ -84,7 +84,7 @@ def note_trials(held: dict[int, int], engine: Any) -> None:
     ended = sum(trial.status != "open" for trial in engine.state.trials.values())
     if ended not in held:
         gc.collect()
-        held[ended] = sum(type(thing) is Trial for thing in gc.get_objects())
+        held[ended] = sum(issubclass(type(thing), Trial) for thing in gc.get_objects())
 
 
 def test_the_search_ends_with_every_trial_accounted_for(searched: Searched) -> None:
@@ -171,7 +171,7 @@ def test_everything_listens_to_this_machine_only(searched: Searched) -> None:
 def test_ray_lets_go_of_trials_that_have_ended(searched: Searched) -> None:
     """Two run and one waits; what ended a moment ago may still be there."""
     late = {ended: count for ended, count in searched.held.items() if ended >= 5}
-    assert late and max(late.values()) <= 4, searched.held
+    assert late and 0 < max(late.values()) <= 4, searched.held
 
 
 def test_workers_that_died_are_no_failures(searched: Searched) -> None:

@@ -57,7 +57,8 @@ def test_a_bucket_cut_off_in_the_middle_stops_the_search_and_nothing_is_lost(
     code, said = Started.start(tmp_path, *flags, "--resume", url=url).finish()
     assert code == 0, said
     assert_like(search.folder, undisturbed)
-    assert "runs/default/ledger.jsonl" in s3.keys()
+    stored = s3.client.get_object(Bucket="bucket", Key="runs/default/ledger.jsonl")["Body"].read()
+    assert stored == (search.folder / "ledger.jsonl").read_bytes()
 
 
 def test_a_folder_that_vanishes_in_the_middle_stops_the_search_and_nothing_is_lost(

@@ -195,6 +195,10 @@ def test_a_used_folder_is_told_before_anything_else(
         (["smart.variant=random", "smart.steps=2"], ["smart.steps has no effect: smart.variant"]),
         (["schedule.first=sentiment"], ["schedule.first has no effect: schedule.name is batch"]),
         (["head.binary_logits=2", "pair.encoding=cosine"], ["head.binary_logits has no effect"]),
+        (
+            ["pretrain.simcse={text: some.txt, tasks: [sentiment]}"],
+            ["pretrain.simcse.tasks has no effect: the sentences come from pretrain.simcse.text"],
+        ),
         (["smart.variant=ball", "smart.radius=.1", "smart.steps=2", "smart.noise=null"], []),
         (["schedule.name=staggered", "schedule.first=sentiment", "head.binary_logits=2"], []),
     ],

@@ -28,7 +28,7 @@ from tuner.search import first_failure
 from tuner.space import Space, load_space
 from tuner.storage import StorageLost
 from tuner.study_file import StudyFile
-from tuner.trial import NOTES, Job, SearchTrial, failure, wait_until_free, with_unheard
+from tuner.trial import NOTES, OUTCOME, Job, SearchTrial, failure, wait_until_free, with_unheard
 
 EXTRA = {"budget.examples": 400, "budget.epochs": None, "budget.eval_every": 100}
 
@@ -236,6 +236,50 @@ def test_a_trial_passes_on_all_that_its_run_warns_of(
     trial._begin(job.as_config())
     notes = [json.loads(trial.step()[NOTES]) for _ in range(3)]
     assert notes == [["the budget ends before 'similarity' has its first batch"], ["another"], []]
+
+
+@pytest.fixture
+def paused_trial(tmp_path: Path) -> SearchTrial:
+    """A trial that cannot save itself."""
+
+    def failing() -> Iterator[dict[str, Any]]:
+        raise FileNotFoundError("checkpoints")
+        yield {}
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ledger.jsonl").touch()
+    trial = SearchTrial.__new__(SearchTrial)
+    trial.node_folder = None
+    out = tmp_path / "run" / "trials" / "t0000"
+    trial._begin(Job("t0000", {}, "sample", None, str(out), 1).as_config())
+    trial.records = failing()
+    return trial
+
+
+def test_a_trial_that_cannot_be_saved_fails_only_where_the_run_is_still_there(
+    paused_trial: SearchTrial, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        paused_trial.save_checkpoint(str(tmp_path))
+
+
+def test_a_trial_whose_run_is_gone_is_paused_all_the_same(
+    paused_trial: SearchTrial, tmp_path: Path
+) -> None:
+    (tmp_path / "run").rename(tmp_path / "away")
+    paused_trial.save_checkpoint(str(tmp_path))
+    assert (tmp_path / "trial.json").exists()
+    paused_trial._start = paused_trial._folder  # type: ignore[method-assign,assignment]
+    outcome = json.loads(paused_trial.step()[OUTCOME])
+    assert outcome["kind"] == "storage" and "does not see the run's folder" in outcome["reason"]
+
+
+def test_what_fails_because_the_run_is_gone_is_no_failure_of_the_trial(
+    paused_trial: SearchTrial, tmp_path: Path
+) -> None:
+    (tmp_path / "run").rename(tmp_path / "away")
+    outcome = json.loads(paused_trial.step()[OUTCOME])
+    assert outcome == {"kind": "storage", "reason": f"{tmp_path / 'run'} is gone", "traceback": ""}
 
 
 def test_lost_storage_stops_the_search_and_fails_no_trial(

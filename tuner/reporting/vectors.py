@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from model.data.batches import eval_batches
 from model.errors import InputError
-from model.evaluate import EVAL_BATCH, outputs_of, rows_from_texts
+from model.evaluate import EVAL_BATCH, rows_from_texts
 from model.folder import TextModel, load_model
 from tuner.reporting.mistakes import Mistakes, Subject, TaskResult
 
@@ -97,17 +97,26 @@ def vectors_of(model: TextModel, task: str, texts: list[tuple[str, ...]]) -> Vec
         first, *others = inputs
         seen.append((first - others[0]).abs() if others else first)
 
+    batches = eval_batches(tokens, EVAL_BATCH)
     handle = model.model.heads[f"task_{task}"].register_forward_pre_hook(look)
+    model.model.eval()
     try:
-        outputs_of(model.model, task, tokens, model.assembler)
+        with torch.inference_mode():
+            for rows in batches:  # one after the other, as `seen` goes by their order
+                batch = model.assembler.batch(tokens, rows, layout=spec.layout)
+                model.model(task, batch.to(device_of(model.model)))
     finally:
         handle.remove()
     found = torch.cat([each.float().cpu() for each in seen]).numpy()
-    order = np.concatenate(eval_batches(tokens, EVAL_BATCH))
+    order = np.concatenate(batches)
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     vectors: Vectors = found[back]
     return vectors
+
+
+def device_of(model: torch.nn.Module) -> torch.device:
+    return next(model.parameters()).device
 
 
 def _cut(sentence: str) -> str:

@@ -39,9 +39,9 @@ types: $(DEV_READY)
 # Machines of their own, so not beside the other tests. Both files at once: they wait a lot.
 CLUSTER_TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
 
-# Four at once: searches spend half of their time waiting for processes to start.
+# Three at once on two cores: searches spend half of their time waiting for processes to start.
 test: lint types packages
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal -m 'not cluster' $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'not cluster' $(PYTEST_ARGS)
 	$(if $(PYTEST_ARGS),,$(CLUSTER_TESTS))
 
 test-cluster: $(DEV_READY) packages

@@ -31,6 +31,12 @@ def forget(controller: Any, trial: Trial) -> bool:
         trials.remove(trial)
     for name in SETS:
         getattr(controller, name, set()).discard(trial)
+    for callback in getattr(getattr(controller, "_callbacks", None), "_callbacks", ()):
+        for kept in vars(callback).values():  # as that of Ray's that prints progress
+            if isinstance(kept, dict):
+                kept.pop(trial, None)
+            elif isinstance(kept, set):
+                kept.discard(trial)
     getattr(controller, "_trial_metadata", {}).pop(trial.trial_id, None)
     trial.run_metadata.last_result = {}  # whoever else still holds the trial
     return True

@@ -55,7 +55,6 @@ class Mirror:
                 if turn % turns == 0:
                     self._beat()
                 self.settle()
-                self.trouble = None  # it was said meanwhile, if it lasted
             except StorageLost as error:
                 self.trouble = str(error)
             except OSError as error:  # a file that went while it was being read

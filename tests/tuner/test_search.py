@@ -449,30 +449,20 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["search", "dry run"])
 @pytest.mark.parametrize("flags", BAD)
 def test_bad_flags_are_refused_and_leave_nothing(
-    flags: str, storage: Path, capsys: pytest.CaptureFixture[str]
+    flags: str, dry: list[str], storage: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if "cmaes" in flags:
         pytest.importorskip("cmaes")
     encoder = [] if "--encoder" in flags else ["--encoder", "tiny"]
-    assert main(["--storage-path", str(storage), *encoder, *flags.split()]) == 2
+    assert main([*dry, "--storage-path", str(storage), *encoder, *flags.split()]) == 2
     said = capsys.readouterr().err
     assert BAD[flags] in said
     assert "Traceback" not in said
     assert not storage.exists()
     assert not list(storage.parent.iterdir())
-
-
-@pytest.mark.parametrize("flags", BAD)
-def test_a_dry_run_refuses_what_a_search_would(
-    flags: str, storage: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if "cmaes" in flags:
-        pytest.importorskip("cmaes")
-    encoder = [] if "--encoder" in flags else ["--encoder", "tiny"]
-    assert main(["--dry-run", "--storage-path", str(storage), *encoder, *flags.split()]) == 2
-    assert BAD[flags] in capsys.readouterr().err
 
 
 def test_a_space_does_not_decide_what_the_search_does(

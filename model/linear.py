@@ -1,25 +1,75 @@
-"""Linear layers for evaluation on the CPU, by oneDNN.
+"""Linear layers on the CPU, by oneDNN.
 
-torch gives them to MKL, which for as few rows as a batch has is the slower one: a pass over dev
-takes about a tenth longer with it (docs/performance.md). oneDNN's own has no gradients, so it
-serves where none can be asked for.
+torch gives their products to MKL, which for as few rows as a batch has is the slower one
+(docs/performance.md has by how much). oneDNN's own operation has no gradients, so here is what
+goes back, too. The gradient of the weights stays with MKL: for those shapes it is the faster one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+_held: ContextVar[bool] = ContextVar("weights_held", default=False)
+
+
+@contextmanager
+def weights_held() -> Iterator[None]:
+    """Passes within ask for no gradients of the weights.
+
+    For gradients of the inputs alone: autograd would not tell an operation written in Python
+    that the rest of its work is not wanted.
+    """
+    before = _held.set(True)
+    try:
+        yield
+    finally:
+        _held.reset(before)
+
+
+def _multiply(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    operation: Any = torch.ops.mkldnn._linear_pointwise
+    result: Tensor = operation(rows, weight, bias, "none", [], "")
+    return result
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(rows if ctx.needs_input_grad[1] else None, weight)
+        return _multiply(rows, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        rows, weight = ctx.saved_tensors
+        of_rows, of_weight, of_bias = ctx.needs_input_grad
+        flat = gradient.flatten(0, -2)
+        return (
+            _multiply(gradient, weight.t(), None) if of_rows else None,
+            flat.t() @ rows.flatten(0, -2) if of_weight else None,
+            flat.sum(0) if of_bias else None,
+        )
 
 
 class Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
-        plain = input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32
-        if not plain or not torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu"):
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
+        plain = input.device.type == "cpu" and input.dtype == weight.dtype == torch.float32
+        if not plain or input.dim() < 2 or torch.is_autocast_enabled("cpu"):
             return super().forward(input)
-        multiply: Any = torch.ops.mkldnn._linear_pointwise
-        result: Tensor = multiply(input, self.weight, self.bias, "none", [], "")
+        if not torch.is_grad_enabled():
+            return _multiply(input, weight, bias)
+        if _held.get():
+            weight, bias = weight.detach(), None if bias is None else bias.detach()
+        result: Tensor = _Product.apply(input, weight, bias)  # type: ignore[no-untyped-call]
         return result
 
 

@@ -71,6 +71,7 @@ def smart_term(
     clean: Tensor,
     *,
     kind: str,
+    seek: Forward | None = None,
     variant: str = "ball",
     radius: float = 0.01,
     epsilon: float = 1e-6,
@@ -85,7 +86,8 @@ def smart_term(
     `noise` (size of the random start) and `step_size` are absolute for `published`
     (1e-5 and 1e-3 by default) and shares of the radius for `ball`. The perturbation
     itself is constant: gradients reach the parameters through the last pass and
-    through `clean`, never through the search for the perturbation.
+    through `clean`, never through the search for the perturbation. So `seek`, which
+    does that search's passes where it is given, needs gradients of its input only.
     """
     if variant not in VARIANTS:
         raise ValueError(f"no SMART variant is called '{variant}'; known: {', '.join(VARIANTS)}")
@@ -98,7 +100,7 @@ def smart_term(
     def gradient(delta: Tensor) -> Tensor:
         """Of the divergence at embeds + delta, with respect to delta and nothing else."""
         delta = delta.detach().requires_grad_()
-        outputs = forward(embeds.detach() + delta)
+        outputs = (seek or forward)(embeds.detach() + delta)
         apart = divergence(kind, outputs, clean.detach(), detach=published)
         return torch.autograd.grad(apart, delta)[0]
 

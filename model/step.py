@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from model.data.batches import Batch
 from model.encoder import layers_of
+from model.linear import weights_held
 from model.losses import make_loss
 from model.multitask import MultitaskModel
 from model.optim import layer_scales, set_rates
@@ -211,11 +212,16 @@ class Stepper:
             result: Tensor = self.model(task, batch, embeds)
             return result
 
+        def seeking(embeds: Tensor) -> Tensor:
+            with weights_held():
+                return perturbed(embeds)
+
         return smart_term(
             perturbed,
             self.model.embed(batch),
             outputs,
             kind=self.model.tasks[task].kind,
+            seek=seeking,
             variant=smart.variant,
             radius=smart.radius,
             epsilon=smart.epsilon,

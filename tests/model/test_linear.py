@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from model.encoder import load_encoder
-from model.linear import Linear, quicken_linear
+from model.linear import Linear, quicken_linear, weights_held
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"),
@@ -31,13 +31,43 @@ def test_the_product_is_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[i
         torch.testing.assert_close(ours(rows), plain(rows))
 
 
-def test_training_is_torchs_to_the_bit(both: tuple[nn.Linear, nn.Linear]) -> None:
+@pytest.mark.parametrize("shape", [(3, 7), (2, 4, 7), (0, 7)])
+def test_gradients_are_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[int, ...]) -> None:
     plain, ours = both
-    rows = torch.randn(4, 7)
-    assert torch.equal(ours(rows), plain(rows))
-    with torch.no_grad():  # the momentum copy's pass belongs to a training step
-        assert torch.equal(ours(rows), plain(rows))
-    assert ours(rows).requires_grad
+    rows, direction = torch.randn(shape, requires_grad=True), torch.randn(*shape[:-1], 5)
+    wanted = [rows, *plain.parameters()]
+    theirs = torch.autograd.grad(plain(rows), wanted, direction)
+    found = torch.autograd.grad(ours(rows), wanted, direction)
+    for one, other in zip(found, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_what_is_frozen_gets_no_gradient(both: tuple[nn.Linear, nn.Linear]) -> None:
+    plain, ours = both
+    ours.requires_grad_(False)
+    assert not ours(torch.randn(3, 7)).requires_grad
+    rows = torch.randn(3, 7, requires_grad=True)
+    ours(rows).sum().backward()
+    torch.testing.assert_close(rows.grad, plain.weight.sum(0).expand(3, 7))
+    assert all(parameter.grad is None for parameter in ours.parameters())
+
+
+def test_held_weights_get_no_gradient_and_inputs_do(both: tuple[nn.Linear, nn.Linear]) -> None:
+    plain, ours = both
+    rows = torch.randn(3, 7, requires_grad=True)
+    with weights_held():
+        held = ours(rows)
+    held.sum().backward()
+    torch.testing.assert_close(held, plain(rows))
+    torch.testing.assert_close(rows.grad, plain.weight.sum(0).expand(3, 7))
+    assert all(parameter.grad is None for parameter in ours.parameters())
+    ours(rows).sum().backward()  # only what was made within is without
+    assert all(parameter.grad is not None for parameter in ours.parameters())
+
+
+def test_one_row_without_a_batch_is_torchs(both: tuple[nn.Linear, nn.Linear]) -> None:
+    plain, ours = both
+    assert torch.equal(ours(torch.ones(7)), plain(torch.ones(7)))
 
 
 def test_what_it_is_not_for_is_torchs(both: tuple[nn.Linear, nn.Linear]) -> None:

@@ -16,9 +16,16 @@ OTHER_FILES = 2 << 20  # bytes of a tokenizer and the rest beside the weights of
 
 
 @dataclass(frozen=True)
+class Weight:
+    """Of the largest model that a space can make."""
+
+    model: int  # bytes, saved
+    state: int  # bytes of what resuming takes besides
+
+
+@dataclass(frozen=True)
 class Need:
     model: int  # bytes of one saved model
-    state: int  # bytes of what resuming takes besides
     running: int  # of all trials that run at once, at their fullest
     kept: int  # of what stays when the search is over
 
@@ -27,19 +34,21 @@ class Need:
         return self.running + self.kept
 
 
-def disk_need(space: Space, *, slots: int, keep: int, soup: bool = False) -> Need:
-    """From the largest model that the space can make."""
+def weigh(space: Space) -> Weight:
     config = fill_in(space.config(space.most_expensive()))
     parts = build_model(config, space.task_set, load_encoder(config.encoder.name))
     weights = sum(tensor.numel() * tensor.element_size() for tensor in parts.state_dict().values())
-    model = weights + OTHER_FILES
     # Two moments of the optimiser, and the slow copy of the weights where there is one.
-    state = weights * (3 if config.smart.bregman else 2)
-    best = len(space.task_set) + 1  # the best overall and of each task
+    return Weight(weights + OTHER_FILES, weights * (3 if config.smart.bregman else 2))
+
+
+def disk_need(weight: Weight, *, tasks: int, slots: int, keep: int, soup: bool = False) -> Need:
+    model, state = weight.model, weight.state
+    best = tasks + 1  # the best overall and of each task
     # The states that are kept and, for a moment, the one that is being written.
     running = slots * ((KEPT_STATES + 1) * (model + state) + best * model)
     cooked = 2 if soup else 0  # soup/ and the one of soups/ that holds weights of its own
-    return Need(model, state, running, (keep + best + cooked) * model)
+    return Need(model, running, (keep + best + cooked) * model)
 
 
 def check_disk(need: Need, folder: Path) -> None:

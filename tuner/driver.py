@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from model.files import to_yaml, write_whole
 from tuner.afterwards import SearchResult, afterwards
 from tuner.asked import Asked, How
 from tuner.console import SearchConsole
-from tuner.disk import Need, check_disk, disk_need, human
+from tuner.disk import Need, check_disk, disk_need, human, weigh
 from tuner.engine import INTERRUPTED, Engine, Limits
 from tuner.goods import Parcel, needed, pack
 from tuner.keep import Shelf
@@ -42,7 +44,10 @@ def search(asked: Asked, how: How) -> SearchResult:
 
 def begin(plan: Plan, console: SearchConsole, held: Signals) -> SearchResult:
     asked, how, folder = plan.asked, plan.how, plan.folder
-    with own_folder(folder), RunLock(folder / LOCK, console.warn), ray_session(how.address) as ray:
+    with own_folder(folder), RunLock(folder / LOCK, console.warn), ExitStack() as stack:
+        # Beside the start of Ray, which mostly waits for its processes.
+        weighing = stack.enter_context(ThreadPoolExecutor(1)).submit(weigh, plan.space)
+        ray = stack.enter_context(ray_session(how.address))
         held.hold()
         resources = share_out(
             ray.cpus,
@@ -55,7 +60,13 @@ def begin(plan: Plan, console: SearchConsole, held: Signals) -> SearchResult:
             elastic=how.address is not None,
         )
         goods = prepare_cluster(plan, ray, resources, console) if how.address is not None else {}
-        need = disk_need(plan.space, slots=resources.slots, keep=asked.keep, soup=how.soup)
+        need = disk_need(
+            weighing.result(),
+            tasks=len(plan.space.task_set),
+            slots=resources.slots,
+            keep=asked.keep,
+            soup=how.soup,
+        )
         # With storage elsewhere, trials train on the disks of their nodes.
         check_disk(replace(need, running=0) if plan.storage else need, folder)
         if not how.resume or not (folder / SPACE).exists():

@@ -14,7 +14,7 @@ import torch
 from model.train import train
 from tuner.asked import Asked, How
 from tuner.console import SearchConsole
-from tuner.disk import check_disk, disk_need, human
+from tuner.disk import check_disk, disk_need, human, weigh
 from tuner.plan import make_plan
 from tuner.resources import share_out
 
@@ -35,7 +35,9 @@ def dry_run(asked: Asked, how: How) -> str:
             gpus=how.gpus_per_trial,
             trials=asked.num_samples,
         ).slots
-    need = disk_need(space, slots=slots, keep=asked.keep, soup=how.soup)
+    need = disk_need(
+        weigh(space), tasks=len(space.task_set), slots=slots, keep=asked.keep, soup=how.soup
+    )
     check_disk(replace(need, running=0) if plan.storage else need, plan.folder)
     settings = space.most_expensive()
     size = sum(space.config(settings).batch_sizes(space.task_set))

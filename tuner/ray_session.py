@@ -64,7 +64,8 @@ def ray_session(address: str | None) -> Iterator[Session]:
             up = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             nodes = tuple((float(n.get("CPU", 0)), float(n.get("GPU", 0))) for n in up)
             cpus = float(total.get("CPU", 1 if address is None else 0))
-            yield Session(cpus, float(total.get("GPU", 0)), scratch, nodes)
+            with one_environment() if mine and address is None else nullcontext():
+                yield Session(cpus, float(total.get("GPU", 0)), scratch, nodes)
         finally:
             if mine:
                 ray.shutdown()
@@ -121,6 +122,24 @@ def own_signals() -> Iterator[None]:
         yield
     finally:
         utils.set_sigterm_handler = before
+
+
+@contextmanager
+def one_environment() -> Iterator[None]:
+    """Let trials have the processes that Ray has ready for them.
+
+    Tune asks for some variables of the driver in its workers, and for those Ray would start other
+    processes. The workers of a Ray of our own have had them all along.
+    """
+    from ray.tune.execution import class_cache
+
+    default, passed_on = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
+    try:
+        yield
+    finally:
+        class_cache.DEFAULT_ENV_VARS = default
+        class_cache.ENV_VARS_TO_PROPAGATE = passed_on
 
 
 # --- scratch ------------------------------------------------------------------------------------

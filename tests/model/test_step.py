@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from model import linear
 from model.data.batches import Batch
 from model.losses import make_loss
 from model.multitask import MultitaskModel
@@ -243,6 +244,29 @@ def test_every_variant_regularises_every_kind_of_task(
     assert report.losses == before.losses  # told without the term
     assert report.smart is not None and report.smart > 0
     assert not close(gradients(plain), gradients(with_smart), 1e-6)
+
+
+def test_the_search_for_a_perturbation_asks_for_no_weights_gradient(
+    calm: Any, rounds: dict[str, Batch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = calm()
+    if not any(isinstance(part, linear.Linear) for part in model.modules()):
+        pytest.skip("this torch was built without oneDNN")
+    layer = model.encoder.encoder.layer[0].intermediate.dense
+    passes: list[bool] = []
+
+    plain = linear._Product
+
+    class Spy(plain):  # type: ignore[valid-type,misc]
+        @staticmethod
+        def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+            if weight.data_ptr() == layer.weight.data_ptr():
+                passes.append(ctx.needs_input_grad[1])
+            return plain.forward(ctx, rows, weight, bias)
+
+    monkeypatch.setattr(linear, "_Product", Spy)
+    stepper(model, smart=SmartSettings(weight=1.0)).step(1, [("mood", rounds["mood"])], 1.0)
+    assert passes == [True, False, True]  # the clean pass, the search's, the regulariser's
 
 
 def test_smart_keeps_to_its_tasks(calm: Any, rounds: dict[str, Batch]) -> None:

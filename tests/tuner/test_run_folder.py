@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from model.errors import InputError
 from model.tasks import load_task_set
-from tuner.disk import Need, check_disk, disk_need, human, size_of
-from tuner.ray_session import HELD, PREFIX, loopback_only, scratch_folder, sweep
+from tuner.disk import Need, check_disk, disk_need, human, size_of, weigh
+from tuner.ray_session import HELD, PREFIX, loopback_only, one_environment, scratch_folder, sweep
 from tuner.run_folder import (
     changes,
     code_fingerprint,
@@ -111,11 +112,12 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_the_estimate_grows_with_what_is_kept_and_run_at_once() -> None:
-    space = load_space("default", None, {"encoder.name": "tiny"})
-    one = disk_need(space, slots=1, keep=1)
-    assert disk_need(space, slots=3, keep=1).running == 3 * one.running
-    assert disk_need(space, slots=1, keep=4).kept == one.kept + 3 * one.model
-    assert disk_need(space, slots=1, keep=1, soup=True).kept == one.kept + 2 * one.model
+    weight = weigh(load_space("default", None, {"encoder.name": "tiny"}))
+    need = partial(disk_need, weight, tasks=3)
+    one = need(slots=1, keep=1)
+    assert need(slots=3, keep=1).running == 3 * one.running
+    assert need(slots=1, keep=4).kept == one.kept + 3 * one.model
+    assert need(slots=1, keep=1, soup=True).kept == one.kept + 2 * one.model
     assert one.peak == one.running + one.kept
 
 
@@ -126,7 +128,7 @@ def test_a_disk_that_is_too_small_is_refused_with_figures(
 
     real = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: real._replace(free=1000))
-    need = Need(model=400, state=800, running=1500, kept=500)
+    need = Need(model=400, running=1500, kept=500)
     with pytest.raises(InputError, match=r"about 2.0 kB, and 1.0 kB are free"):
         check_disk(need, tmp_path / "not" / "there")
     # What the run has already is part of what it needs.
@@ -231,3 +233,23 @@ def test_loopback_is_for_the_start_of_our_own_ray_only(monkeypatch: pytest.Monke
             assert os.environ[name] == "0" and not ray_constants.ENABLE_RAY_CLUSTER
         assert os.environ.get(name) == given
         assert ray_constants.ENABLE_RAY_CLUSTER == before
+
+
+class Anything:
+    pass
+
+
+def test_trials_of_our_own_ray_ask_for_no_environment_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray.tune.execution.class_cache import _ActorClassCache
+
+    def asked_for() -> dict[str, str]:
+        made = _ActorClassCache().get(Anything)  # type: ignore[no-untyped-call]
+        variables: dict[str, str] = made._default_options["runtime_env"].get("env_vars", {})
+        return variables
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    with one_environment():
+        assert asked_for() == {}
+    assert asked_for()["AWS_ACCESS_KEY_ID"] == "x"  # as a cluster's machines need it

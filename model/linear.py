@@ -2,7 +2,7 @@
 
 torch gives their products to MKL, which for as few rows as a batch has is the slower one
 (docs/performance.md has by how much). oneDNN's own operation has no gradients, so here is what
-goes back, too. The gradient of the weights stays with MKL: for those shapes it is the faster one.
+goes back, too.
 """
 
 from __future__ import annotations
@@ -53,9 +53,16 @@ class _Product(torch.autograd.Function):
         flat = gradient.flatten(0, -2)
         return (
             _multiply(gradient, weight.t(), None) if of_rows else None,
-            flat.t() @ rows.flatten(0, -2) if of_weight else None,
+            _of_weight(flat, rows.flatten(0, -2)) if of_weight else None,
             flat.sum(0) if of_bias else None,
         )
+
+
+def _of_weight(gradient: Tensor, rows: Tensor) -> Tensor:
+    """The one product that MKL is better at, unless what comes out is wider than high."""
+    if rows.shape[1] > gradient.shape[1]:
+        return _multiply(gradient.t(), rows.t(), None)
+    return gradient.t() @ rows
 
 
 class Linear(nn.Linear):

@@ -13,9 +13,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=[True, False], ids=["bias", "no bias"])
+@pytest.fixture(params=[(True, 5), (False, 5), (True, 9), (True, 7)], ids=str)
 def both(request: pytest.FixtureRequest) -> tuple[nn.Linear, nn.Linear]:
-    plain = nn.Linear(7, 5, bias=request.param)
+    bias, outputs = request.param
+    plain = nn.Linear(7, outputs, bias=bias)
     holder = nn.Sequential(plain)
     quicken_linear(holder)
     ours = holder[0]
@@ -34,7 +35,10 @@ def test_the_product_is_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[i
 @pytest.mark.parametrize("shape", [(3, 7), (2, 4, 7), (0, 7)])
 def test_gradients_are_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[int, ...]) -> None:
     plain, ours = both
-    rows, direction = torch.randn(shape, requires_grad=True), torch.randn(*shape[:-1], 5)
+    rows, direction = (
+        torch.randn(shape, requires_grad=True),
+        torch.randn(*shape[:-1], plain.out_features),
+    )
     wanted = [rows, *plain.parameters()]
     theirs = torch.autograd.grad(plain(rows), wanted, direction)
     found = torch.autograd.grad(ours(rows), wanted, direction)

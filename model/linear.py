@@ -60,7 +60,7 @@ class _Product(torch.autograd.Function):
 
 def _of_weight(gradient: Tensor, rows: Tensor) -> Tensor:
     """The one product that MKL is better at, unless what comes out is wider than high."""
-    if rows.shape[1] > gradient.shape[1]:
+    if rows.shape[1] > gradient.shape[1] and len(rows):
         return _multiply(gradient.t(), rows.t(), None)
     return gradient.t() @ rows
 

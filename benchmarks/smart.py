@@ -42,7 +42,7 @@ def main() -> None:
         name: Ours(tasks, asked.data, settings, warm=warm, typical=True)
         for name, (settings, _) in KINDS.items()
     }
-    real = Apart(Ours, tasks, asked.data, {"smart.weight": 1})
+    real = Apart(Ours, tasks, asked.data, {"smart.weight": 1}, even=asked.steps)
     starter = Apart(Starter, tasks, asked.data, smart=True)
     steps = -(-asked.steps // 4) * 4  # whole fours, for every=4
 
@@ -57,7 +57,7 @@ def main() -> None:
     found = interleave(
         {
             **{name: lambda name=name: factor(name) for name in compared},  # type: ignore[misc]
-            "ours": lambda: real.call("rate", asked.steps),  # its lengths vary most
+            "ours": lambda: real.call("rate", asked.steps),
             "smart-pytorch": lambda: starter.call("rate", 3 * asked.steps // 2),
         },
         asked.repeats,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from model.config import parse_settings
-from model.data.batches import TaskStream
+from model.data.batches import RowNumbers, TaskStream
 from model.prepare import Warm, prepare
 from model.run import Run
 from model.tasks import TaskSet
@@ -37,14 +37,18 @@ class Ours:
         *,
         warm: Warm | None = None,
         typical: bool = False,
+        even: int | None = None,
     ) -> None:
+        """`typical`: one batch again and again; `even`: as many in a row are of all lengths."""
         config = parse_settings(
             {"encoder.name": "minilm", "batch.sizes": 16, "budget.epochs": 50, **settings}, tasks
         )
         prepared = prepare(config, tasks, data=data, warn=lambda line: None, warm=warm)
-        if typical:
-            for stream in prepared.streams.values():
+        for stream in prepared.streams.values():
+            if typical:
                 repeat_typical(stream)
+            elif even:
+                spread_evenly(stream, even)
         # Nothing is written into the folder: no evaluation, no checkpoint.
         self.run = Run(prepared, Path(tempfile.gettempdir()), data, lambda line: None)
         self.run.start_fresh()
@@ -87,7 +91,27 @@ class Ours:
 
 def repeat_typical(stream: TaskStream) -> None:
     """Give the batch of median length every time, so that factors compare like with like."""
-    batches = [stream.rows(number) for number in range(stream.per_pass)]
-    batches.sort(key=lambda rows: int(stream.tokens.lengths[rows].max()))
+    batches = by_length(stream)
     rows = batches[len(batches) // 2]
     stream.rows = lambda k: rows  # type: ignore[method-assign]
+
+
+def spread_evenly(stream: TaskStream, count: int) -> None:
+    """Give batches of which any `count` in a row stand for a whole pass.
+
+    Ours are each of one length, so a few at random would be faster or slower than a pass is.
+    """
+    batches = by_length(stream)
+
+    def rows(k: int) -> RowNumbers:
+        turn, place = divmod(k, count)
+        within = (turn * 0.618 + 0.5) % 1  # elsewhere in its part each time, evenly
+        return batches[int((place + within) * len(batches) / count)]
+
+    stream.rows = rows  # type: ignore[method-assign]
+
+
+def by_length(stream: TaskStream) -> list[RowNumbers]:
+    """The batches of the first pass, shortest first."""
+    batches = [stream.rows(number) for number in range(stream.per_pass)]
+    return sorted(batches, key=lambda rows: int(stream.tokens.lengths[rows].max()))

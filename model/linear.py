@@ -40,6 +40,8 @@ def _multiply(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Product(torch.autograd.Function):
+    """Of a matrix of rows."""
+
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(rows if ctx.needs_input_grad[1] else None, weight)
@@ -50,11 +52,10 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         rows, weight = ctx.saved_tensors
         of_rows, of_weight, of_bias = ctx.needs_input_grad
-        flat = gradient.flatten(0, -2)
         return (
             _multiply(gradient, weight.t(), None) if of_rows else None,
-            _of_weight(flat, rows.flatten(0, -2)) if of_weight else None,
-            flat.sum(0) if of_bias else None,
+            _of_weight(gradient, rows) if of_weight else None,
+            gradient.sum(0) if of_bias else None,
         )
 
 
@@ -76,7 +77,11 @@ class Linear(nn.Linear):
             return _multiply(input, weight, bias)
         if _held.get():
             weight, bias = weight.detach(), None if bias is None else bias.detach()
-        result: Tensor = _Product.apply(input, weight, bias)  # type: ignore[no-untyped-call]
+        # Rows outside of it: what comes out of it as a view may not be changed in place, and
+        # some encoders do that.
+        rows = input.flatten(0, -2)
+        made: Tensor = _Product.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+        result: Tensor = made.unflatten(0, input.shape[:-1])
         return result
 
 

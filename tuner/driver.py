@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from model import __version__
 from model.files import to_yaml, write_whole
 from tuner.afterwards import SearchResult, afterwards
 from tuner.asked import Asked, How
+from tuner.background import in_background
 from tuner.console import SearchConsole
 from tuner.disk import Need, check_disk, disk_need, human, weigh
 from tuner.engine import INTERRUPTED, Engine, Limits
@@ -44,10 +43,9 @@ def search(asked: Asked, how: How) -> SearchResult:
 
 def begin(plan: Plan, console: SearchConsole, held: Signals) -> SearchResult:
     asked, how, folder = plan.asked, plan.how, plan.folder
-    with own_folder(folder), RunLock(folder / LOCK, console.warn), ExitStack() as stack:
-        # Beside the start of Ray, which mostly waits for its processes.
-        weighing = stack.enter_context(ThreadPoolExecutor(1)).submit(weigh, plan.space)
-        ray = stack.enter_context(ray_session(how.address))
+    # Beside the start of Ray, which mostly waits for its processes.
+    weighing = in_background(lambda: weigh(plan.space))
+    with own_folder(folder), RunLock(folder / LOCK, console.warn), ray_session(how.address) as ray:
         held.hold()
         resources = share_out(
             ray.cpus,

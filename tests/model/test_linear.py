@@ -46,6 +46,26 @@ def test_gradients_are_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[in
         torch.testing.assert_close(one, other)
 
 
+def test_what_comes_out_may_be_changed_in_place(both: tuple[nn.Linear, nn.Linear]) -> None:
+    plain, ours = both
+    rows = torch.randn(2, 4, 7)
+    result = ours(rows)
+    result /= 2
+    result.sum().backward()
+    torch.testing.assert_close(ours.weight.grad, rows.sum((0, 1)).expand_as(plain.weight) / 2)
+
+
+def test_rows_and_gradients_that_are_views_of_others(both: tuple[nn.Linear, nn.Linear]) -> None:
+    plain, ours = both
+    rows = torch.randn(7, 4, 3).transpose(0, 2).requires_grad_()
+    direction = torch.randn(plain.out_features).expand(3, 4, -1)
+    wanted = [rows, *plain.parameters()]
+    theirs = torch.autograd.grad(plain(rows), wanted, direction)
+    found = torch.autograd.grad(ours(rows), wanted, direction)
+    for one, other in zip(found, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_what_is_frozen_gets_no_gradient(both: tuple[nn.Linear, nn.Linear]) -> None:
     plain, ours = both
     ours.requires_grad_(False)

@@ -32,18 +32,25 @@ def test_the_product_is_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[i
         torch.testing.assert_close(ours(rows), plain(rows))
 
 
-@pytest.mark.parametrize("shape", [(3, 7), (2, 4, 7), (0, 7)])
-def test_gradients_are_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[int, ...]) -> None:
-    plain, ours = both
-    rows, direction = (
-        torch.randn(shape, requires_grad=True),
-        torch.randn(*shape[:-1], plain.out_features),
-    )
-    wanted = [rows, *plain.parameters()]
+def assert_gradients_alike(
+    plain: nn.Linear, ours: nn.Linear, rows: torch.Tensor, direction: torch.Tensor
+) -> None:
+    wanted = [rows.requires_grad_(), *plain.parameters()]
     theirs = torch.autograd.grad(plain(rows), wanted, direction)
     found = torch.autograd.grad(ours(rows), wanted, direction)
     for one, other in zip(found, theirs, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (0,)])
+def test_gradients_are_torchs(both: tuple[nn.Linear, nn.Linear], shape: tuple[int, ...]) -> None:
+    direction = torch.randn(*shape, both[0].out_features)
+    assert_gradients_alike(*both, torch.randn(*shape, 7), direction)
+
+
+def test_rows_and_gradients_that_are_views_of_others(both: tuple[nn.Linear, nn.Linear]) -> None:
+    direction = torch.randn(both[0].out_features).expand(3, 4, -1)
+    assert_gradients_alike(*both, torch.randn(7, 4, 3).transpose(0, 2), direction)
 
 
 def test_what_comes_out_may_be_changed_in_place(both: tuple[nn.Linear, nn.Linear]) -> None:
@@ -53,17 +60,6 @@ def test_what_comes_out_may_be_changed_in_place(both: tuple[nn.Linear, nn.Linear
     result /= 2
     result.sum().backward()
     torch.testing.assert_close(ours.weight.grad, rows.sum((0, 1)).expand_as(plain.weight) / 2)
-
-
-def test_rows_and_gradients_that_are_views_of_others(both: tuple[nn.Linear, nn.Linear]) -> None:
-    plain, ours = both
-    rows = torch.randn(7, 4, 3).transpose(0, 2).requires_grad_()
-    direction = torch.randn(plain.out_features).expand(3, 4, -1)
-    wanted = [rows, *plain.parameters()]
-    theirs = torch.autograd.grad(plain(rows), wanted, direction)
-    found = torch.autograd.grad(ours(rows), wanted, direction)
-    for one, other in zip(found, theirs, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 def test_what_is_frozen_gets_no_gradient(both: tuple[nn.Linear, nn.Linear]) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -36,6 +35,4 @@ def test_nobody_has_to_wait_for_it() -> None:
     program = (
         "import time; from tuner.background import in_background as b; b(lambda: time.sleep(60))"
     )
-    began = time.monotonic()
     subprocess.run([sys.executable, "-c", program], check=True, timeout=50)
-    assert time.monotonic() - began < 50

@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.draws import generator, of_rows
+
 LEVELS = 1 << 16
 LOWEST = -(1 << 63)
 
@@ -32,16 +34,33 @@ def dropout(values: Tensor, rate: float, training: bool = True) -> Tensor:
 
 def keep_mask(shape: Sequence[int], dropped: int, dtype: torch.dtype) -> Tensor:
     """0 with a probability of dropped / 65536, else what makes up for it."""
-    count = math.prod(shape)
-    words = torch.empty(-(-count // 4), dtype=torch.int64).random_(LOWEST, None)
-    bits = words.view(torch.int16)[:count].view(tuple(shape))
-    kept = bits >= dropped - LEVELS // 2
+    kept = of_rows(shape, _bits) >= dropped - LEVELS // 2
     return kept.to(dtype).mul_(LEVELS / (LEVELS - dropped))
+
+
+def _bits(shape: Sequence[int]) -> Tensor:
+    """Sixteen for each place, as a signed number."""
+    count = math.prod(shape)
+    words = torch.empty(-(-count // 4), dtype=torch.int64)
+    words.random_(LOWEST, None, generator=generator())
+    return words.view(torch.int16)[:count].view(tuple(shape))
 
 
 class Dropout(nn.Dropout):
     def forward(self, input: Tensor) -> Tensor:
         return dropout(input, self.p, self.training)
+
+
+class PlainDropout(nn.Dropout):
+    """`nn.Dropout`, mask for mask, but from the generator of the part that is at work."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        own = generator()
+        if own is None or not self.training or self.p == 0:
+            return super().forward(input)
+        keep = 1 - self.p
+        mask = of_rows(input.shape, lambda s: input.new_empty(s).bernoulli_(keep, generator=own))
+        return input * mask.div_(keep)
 
 
 def quicken_dropout(module: nn.Module) -> None:

@@ -23,6 +23,7 @@ from model.checkpoint import (
     save_checkpoint,
     verify,
 )
+from model.draws import draw_seed, seed_draws
 from model.encoder import layers_of
 from model.errors import InputError
 from model.evaluate import Evaluation, evaluate, write_predictions
@@ -35,7 +36,7 @@ from model.prepare import Prepared, start_from
 from model.progress import Meter, Progress, Record
 from model.schedules import Round
 from model.simcse import simcse_loss
-from model.step import Stepper, StepReport, draw_seed, seed_draws
+from model.step import Stepper, StepReport
 from model.tasks import describe_task, task_changes
 
 SIMCSE, TASKS = "simcse", "tasks"

@@ -22,6 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from model.draws import of_rows
+
 Forward = Callable[[Tensor], Tensor]
 
 VARIANTS = ("published", "ball", "random")
@@ -72,6 +74,7 @@ def smart_term(
     *,
     kind: str,
     seek: Forward | None = None,
+    share: float = 1.0,
     variant: str = "ball",
     radius: float = 0.01,
     epsilon: float = 1e-6,
@@ -88,13 +91,19 @@ def smart_term(
     itself is constant: gradients reach the parameters through the last pass and
     through `clean`, never through the search for the perturbation. So `seek`, which
     does that search's passes where it is given, needs gradients of its input only.
+    The search climbs the mean over a whole batch, of which this is a `share`.
     """
     if variant not in VARIANTS:
         raise ValueError(f"no SMART variant is called '{variant}'; known: {', '.join(VARIANTS)}")
     if norm not in NORMS:
         raise ValueError(f"no SMART norm is called '{norm}'; known: {', '.join(NORMS)}")
     # Drawn before any pass, because `forward` may reseed the global generator.
-    draw = torch.randn(embeds.shape, generator=generator, device=embeds.device, dtype=embeds.dtype)
+    draw = of_rows(
+        embeds.shape,
+        lambda shape: torch.randn(
+            tuple(shape), generator=generator, device=embeds.device, dtype=embeds.dtype
+        ),
+    )
     published = variant == "published"
 
     def gradient(delta: Tensor) -> Tensor:
@@ -102,7 +111,7 @@ def smart_term(
         delta = delta.detach().requires_grad_()
         outputs = (seek or forward)(embeds.detach() + delta)
         apart = divergence(kind, outputs, clean.detach(), detach=published)
-        return torch.autograd.grad(apart, delta)[0]
+        return torch.autograd.grad(apart * share, delta)[0]
 
     if published:
         noise = 1e-5 if noise is None else noise

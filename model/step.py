@@ -7,22 +7,24 @@ run repeats an uninterrupted one without any generator state having been saved.
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from model.data.batches import Batch
+from model.draws import draw_seed, seed_draws
 from model.encoder import layers_of
+from model.lanes import LANES, Lanes, Side, draws_by_itself
 from model.linear import weights_held
 from model.losses import make_loss
 from model.multitask import MultitaskModel
 from model.optim import layer_scales, set_rates
+from model.parts import Part, split_batch
 from model.settings import RunConfig
 from model.smart import bregman_term, smart_term, update_momentum
 from model.surgery import surgery
@@ -40,47 +42,12 @@ class StepReport:
     gradient_norm: float
 
 
-def draw_seed(*key: int) -> int:
-    """A seed that depends on every number of the key, and on how many there are."""
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+class _Outcome(NamedTuple):
+    """Of one part, both weighted by its share."""
 
-
-def seed_draws(seed: int, device: torch.device) -> None:
-    """Seed what draws on this device.
-
-    `torch.manual_seed` reaches every device, and where CUDA sleeps it formats a stack trace per
-    call to seed it later: on a CPU that was a twelfth of a small step.
-    """
-    if device.type == "cpu":
-        torch.default_generator.manual_seed(seed)
-    else:
-        torch.manual_seed(seed)
-
-
-def split_batch(batch: Batch, parts: int) -> list[Batch]:
-    """The batch cut into at most so many parts; a pair's two sequences stay together."""
-    count = len(batch.labels)
-    pieces = [piece for piece in np.array_split(np.arange(count), parts) if len(piece)]
-    if len(pieces) == 1:
-        return [batch]
-
-    def take(rows: np.ndarray, tensor: Tensor) -> Tensor:
-        return tensor[
-            torch.from_numpy(np.concatenate([rows + n * count for n in range(batch.parts)]))
-        ]
-
-    return [
-        replace(
-            batch,
-            input_ids=take(rows, batch.input_ids),
-            attention_mask=take(rows, batch.attention_mask),
-            token_type_ids=take(rows, batch.token_type_ids),
-            labels=batch.labels[torch.from_numpy(rows)],
-            rows=batch.rows[rows],
-        )
-        for rows in pieces
-    ]
+    task: str
+    loss: float
+    smart: float | None
 
 
 class Stepper:
@@ -112,6 +79,8 @@ class Stepper:
             self.copy = copy.deepcopy(model).eval().requires_grad_(False)
         # Surgery compares whole gradients, so there it stays dense.
         self.table = None if config.surgery == "pcgrad" else sparse_table(model.encoder)
+        self._lanes: Lanes | None = None
+        self._lanes_suit: bool | None = None  # not known yet
 
     def step(
         self,
@@ -126,14 +95,16 @@ class Stepper:
         schedule that goes round the tasks would let a count of steps always meet the same one.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        losses: dict[str, float] = {}
-        terms: list[float] = []
+        parts = [
+            self._parts(task, batch, (number, position), turns[task])
+            for position, (task, batch) in enumerate(batches)
+        ]
+        outcomes: list[_Outcome] = []
         separate: list[list[Tensor | None]] = []
         shared = self.model.shared_parameters()
         operate = self.config.surgery == "pcgrad" and len(batches) > 1
-        for position, (task, batch) in enumerate(batches):
-            regularise = turns[task] % self.config.smart.every == 0
-            losses[task] = self._accumulate(task, batch, (number, position), regularise, terms)
+        for together in parts if operate else [sum(parts, [])]:
+            outcomes += self._descend(number, together)
             if operate:
                 separate.append([parameter.grad for parameter in shared])
                 for parameter in shared:
@@ -148,7 +119,11 @@ class Stepper:
         if self.copy is not None:
             kept = dict(self.copy.named_parameters())
             update_momentum(kept, self.model.named_parameters(), self.config.smart.momentum)
-        return StepReport(losses, sum(terms) / len(terms) if terms else None, norm)
+        return StepReport(
+            {task: sum(o.loss for o in outcomes if o.task == task) for task, _ in batches},
+            _smart_mean(outcomes),
+            norm,
+        )
 
     def step_on(self, number: int, objective: Callable[[], Tensor], rate: float) -> float:
         """One optimiser step on a single objective; its value."""
@@ -163,53 +138,83 @@ class Stepper:
         self.optimizer.step()
         return value
 
-    def _accumulate(
-        self,
-        task: str,
-        batch: Batch,
-        key: tuple[int, int],
-        smart_now: bool,
-        terms: list[float],
-    ) -> float:
-        """Add the gradient of one task's batch, part by part; its plain loss."""
-        total_loss = total_term = 0.0
-        use_smart = smart_now and self.config.smart.weight > 0 and task in self.smart_tasks
-        for number, part in enumerate(split_batch(batch, self.config.batch.accumulate)):
-            share = len(part.labels) / len(batch.labels)
-            seed = draw_seed(self.config.seed, *key, number)
-            seed_draws(seed, part.labels.device)
-            with self._precision():
-                outputs = self.model(task, part)
-                loss = self.losses[task](outputs, part.labels)
-                objective = loss
-                if use_smart:
-                    term = self._smart(task, part, outputs, seed)
-                    # Scaled by k, every k-th step has the same expectation as every step.
-                    weight = self.config.smart.weight * self.config.smart.every
-                    objective = objective + weight * term
-                    total_term += share * float(term.detach())
-                if self.copy is not None and task in self.smart_tasks:
-                    objective = objective + self.bregman * self._bregman(task, part, outputs)
-            (objective * (share * self.weights[task])).backward()
-            value = float(loss.detach())
-            if not math.isfinite(float(objective.detach())):
-                raise TrainingDiverged(
-                    f"step {key[0]}: the loss of '{task}' is {float(objective.detach())} "
-                    f"(plain loss {value}); try a smaller optim.learning_rate"
-                )
-            total_loss += share * value
-        if use_smart:
-            terms.append(total_term)
-        return total_loss
-
-    def _smart(self, task: str, batch: Batch, outputs: Tensor, seed: int) -> Tensor:
+    def _parts(self, task: str, batch: Batch, key: tuple[int, int], turn: int) -> list[Part]:
         smart = self.config.smart
+        return [
+            Part(
+                task,
+                rows,
+                share=len(rows.labels) / len(batch.labels),
+                seed=draw_seed(self.config.seed, *key, number),
+                of=len(rows.labels),
+                smart=smart.weight > 0 and turn % smart.every == 0 and task in self.smart_tasks,
+            )
+            for number, rows in enumerate(split_batch(batch, self.config.batch.accumulate))
+        ]
+
+    def _descend(self, number: int, parts: list[Part]) -> list[_Outcome]:
+        """Add the gradients of these parts, side by side where that can be."""
+
+        def work(side: Side, part: Part) -> _Outcome:
+            return self._accumulate(number, side, part)
+
+        lanes = self._lanes_for(parts[0])
+        side_by_side = lanes.run(parts, work) if lanes else None
+        if side_by_side is not None:
+            return side_by_side
+        return [work(Side(self.model, self.copy), part) for part in parts]
+
+    def _lanes_for(self, part: Part) -> Lanes | None:
+        threads = torch.get_num_threads()
+        if threads < LANES or part.batch.labels.device.type != "cpu":
+            return None
+        if self._lanes_suit is None:
+            self._lanes_suit = not draws_by_itself(self.model, part)
+        if not self._lanes_suit:
+            return None
+        if self._lanes is None or self._lanes.threads != threads:
+            self._lanes = Lanes(Side(self.model, self.copy), threads)
+        return self._lanes
+
+    def _accumulate(self, number: int, side: Side, part: Part) -> _Outcome:
+        """Add the gradient of one part to those of its side."""
+        task, batch, term = part.task, part.batch, None
+        seed_draws(part.seed, batch.labels.device)
+        with self._precision():
+            outputs = side.model(task, batch)
+            loss = self.losses[task](outputs, batch.labels)
+            objective = loss
+            if part.smart:
+                term = self._smart(side.model, part, outputs)
+                # Scaled by k, every k-th step has the same expectation as every step.
+                weight = self.config.smart.weight * self.config.smart.every
+                objective = objective + weight * term
+            if side.copy is not None and task in self.smart_tasks:
+                with torch.no_grad():
+                    before = side.copy(task, batch)
+                apart = bregman_term(self.model.tasks[task].kind, outputs, before)
+                objective = objective + self.bregman * apart
+        (objective * (part.share * self.weights[task])).backward()
+        value = float(loss.detach())
+        if not math.isfinite(float(objective.detach())):
+            raise TrainingDiverged(
+                f"step {number}: the loss of '{task}' is {float(objective.detach())} "
+                f"(plain loss {value}); try a smaller optim.learning_rate"
+            )
+        return _Outcome(
+            task,
+            part.share * value,
+            None if term is None else part.share * float(term.detach()),
+        )
+
+    def _smart(self, model: MultitaskModel, part: Part, outputs: Tensor) -> Tensor:
+        smart, task, batch, seed = self.config.smart, part.task, part.batch, part.seed
         published = smart.variant == "published"
 
         def perturbed(embeds: Tensor) -> Tensor:
             if smart.shared_masks:
                 seed_draws(seed, batch.labels.device)  # the dropout masks of the clean pass again
-            result: Tensor = self.model(task, batch, embeds)
+            result: Tensor = model(task, batch, embeds)
             return result
 
         def seeking(embeds: Tensor) -> Tensor:
@@ -218,10 +223,11 @@ class Stepper:
 
         return smart_term(
             perturbed,
-            self.model.embed(batch),
+            model.embed(batch),
             outputs,
-            kind=self.model.tasks[task].kind,
+            kind=model.tasks[task].kind,
             seek=seeking,
+            share=part.share,
             variant=smart.variant,
             radius=smart.radius,
             epsilon=smart.epsilon,
@@ -231,12 +237,6 @@ class Stepper:
             norm=smart.norm,
             generator=torch.Generator(outputs.device).manual_seed(draw_seed(seed, 1)),
         )
-
-    def _bregman(self, task: str, batch: Batch, outputs: Tensor) -> Tensor:
-        assert self.copy is not None
-        with torch.no_grad():
-            before = self.copy(task, batch)
-        return bregman_term(self.model.tasks[task].kind, outputs, before)
 
     def _layer_scales(self, tasks: Sequence[str]) -> list[float] | None:
         scale = self.config.optim.layer_scale
@@ -269,3 +269,12 @@ class Stepper:
             return nullcontext()
         device = next(self.model.parameters()).device
         return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def _smart_mean(outcomes: Sequence[_Outcome]) -> float | None:
+    """SMART's term, the mean over its tasks."""
+    terms = {outcome.task: 0.0 for outcome in outcomes if outcome.smart is not None}
+    for outcome in outcomes:
+        if outcome.smart is not None:
+            terms[outcome.task] += outcome.smart
+    return sum(terms.values()) / len(terms) if terms else None

@@ -36,6 +36,21 @@ def by_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """`threads(2)`: so many for torch, until the test ends."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def two_lanes(threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads, and lanes however small the work."""
+    threads(2)
+    monkeypatch.setattr("model.lanes.WORTH", 0)
+
+
 @pytest.fixture(scope="session")
 def tasks() -> TaskSet:
     return load_task_set("sample")
@@ -125,6 +140,23 @@ def model_of() -> Callable[..., MultitaskModel]:
 def tiny() -> MultitaskModel:
     """Three tasks: `mood` of single sentences, `same` and `near` of pairs."""
     return make_model()
+
+
+@pytest.fixture
+def calm(model_of: Callable[..., Any]) -> Callable[..., MultitaskModel]:
+    """Makes the same model without dropout again and again, in training mode.
+
+    Its heads are large enough for differences to show.
+    """
+
+    def make(dropout: float = 0.0, **changes: Any) -> MultitaskModel:
+        model: MultitaskModel = model_of(dropout=dropout, **changes)
+        with torch.no_grad():
+            for weights in model.heads.parameters():
+                weights.mul_(20)
+        return model.train()
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +60,6 @@ def test_outputs_keep_the_order_of_the_rows(
             for row in range(COUNT)
         ]
         assert torch.allclose(found, torch.cat(alone), atol=1e-6)
-
-
-@pytest.fixture
-def threads() -> Iterator[Callable[[int], None]]:
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("adapter", ["none", "pals"])

@@ -61,11 +61,20 @@ def losses(settings: dict[str, Any], out: Path) -> list[dict[str, list[float]]]:
 @pytest.mark.parametrize("name", RUNS)
 def test_losses_are_those_committed(name: str, tmp_path: Path) -> None:
     found = losses(RUNS[name], tmp_path)
-    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     if os.environ.get("STOCKPOT_GOLDEN") == "write":
+        golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
         golden[name] = found
         GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
-    assert len(found) == len(golden[name])
-    for mine, known in zip(found, golden[name], strict=True):
+    agree(found, name)
+
+
+@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.parametrize("name", RUNS)
+def test_two_threads_have_the_same_losses(name: str, tmp_path: Path) -> None:
+    agree(losses(RUNS[name], tmp_path), name)
+
+
+def agree(found: list[dict[str, list[float]]], name: str) -> None:
+    for mine, known in zip(found, json.loads(GOLDEN.read_text())[name], strict=True):
         for task in known:
             assert mine[task] == pytest.approx(known[task], rel=1e-4), task

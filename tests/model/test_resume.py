@@ -78,6 +78,15 @@ def test_a_run_stopped_again_and_again_is_the_same_run(name: str, tmp_path: Path
     same_result(tmp_path / "whole", tmp_path / "parts")
 
 
+@pytest.mark.usefixtures("two_lanes")
+def test_lanes_repeat_a_run_to_the_byte(tmp_path: Path) -> None:
+    settings = {**QUICK, "schedule.name": "simultaneous"}
+    run(tmp_path / "whole", settings)
+    run(tmp_path / "parts", settings, stop=after(3))
+    run(tmp_path / "parts", settings, resume=True)
+    same_result(tmp_path / "whole", tmp_path / "parts")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_run_killed_at_random_moments_is_the_same_run(name: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -12,88 +12,21 @@ from torch import Tensor
 
 from model import linear
 from model.data.batches import Batch
+from model.draws import draw_seed
 from model.losses import make_loss
 from model.multitask import MultitaskModel
 from model.optim import make_optimizer
+from model.parts import split_batch
 from model.settings import (
-    BatchSettings,
     LayerScaleSettings,
-    OptimSettings,
-    RunConfig,
     SmartSettings,
 )
-from model.step import Stepper, StepReport, TrainingDiverged, draw_seed, split_batch
+from model.step import TrainingDiverged
 from model.surgery import surgery
 
+from .stepping import RATE, Round, close, gradients, stepper
+
 NAMES = ("mood", "same", "near")
-RATE = 1e-3
-Round = Sequence[tuple[str, Batch]]
-
-
-def stepper(
-    model: MultitaskModel,
-    *,
-    weights: dict[str, float] | None = None,
-    clip: float = 0.0,
-    layer_scale: LayerScaleSettings | None = None,
-    accumulate: int = 1,
-    bfloat16: bool = False,
-    **settings: Any,
-) -> Stepper:
-    config = RunConfig(
-        optim=OptimSettings(clip=clip, layer_scale=layer_scale or LayerScaleSettings()),
-        batch=BatchSettings(accumulate=accumulate),
-        **settings,
-    )
-    optimizer = make_optimizer(model.named_parameters(), layers=2, learning_rate=RATE)
-    ones = dict.fromkeys(model.tasks, 1.0)
-    return EveryTask(
-        model,
-        optimizer,
-        config,
-        weights={**ones, **(weights or {})},
-        bregman=config.smart.bregman,
-        bfloat16=bfloat16,
-    )
-
-
-class EveryTask(Stepper):
-    """Takes it that every task has had a batch in every step before, unless told otherwise."""
-
-    def step(self, number: int, batches: Round, rate: float, turns: Any = None) -> StepReport:
-        return super().step(number, batches, rate, turns or dict.fromkeys(self.model.tasks, number))
-
-
-def gradients(model: MultitaskModel) -> dict[str, Tensor]:
-    """What the last step left; nothing for what it did not touch."""
-    return {
-        name: weights.grad.clone()
-        for name, weights in model.named_parameters()
-        if weights.grad is not None
-    }
-
-
-def close(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float = 1e-6) -> bool:
-    return a.keys() == b.keys() and all(
-        torch.allclose(a[n], b[n], rtol=1e-4, atol=tolerance) for n in a
-    )
-
-
-@pytest.fixture
-def calm(model_of: Callable[..., Any]) -> Callable[..., MultitaskModel]:
-    """Makes the same model without dropout again and again, in training mode.
-
-    Its heads are large enough for differences to show.
-    """
-
-    def make(dropout: float = 0.0, **changes: Any) -> MultitaskModel:
-        model: MultitaskModel = model_of(dropout=dropout, **changes)
-        with torch.no_grad():
-            for weights in model.heads.parameters():
-                weights.mul_(20)
-        return model.train()
-
-    return make
 
 
 @pytest.fixture
@@ -168,9 +101,8 @@ def test_a_step_draws_from_its_own_number_and_nothing_else(
 
 def test_equal_batches_of_a_round_have_different_masks(calm: Any, rounds: dict[str, Batch]) -> None:
     work = stepper(calm(dropout=0.3), accumulate=1)
-    terms: list[float] = []
-    losses = {work._accumulate("mood", rounds["mood"], (0, n), False, terms) for n in range(3)}
-    assert len(losses) == 3
+    parts = [work._parts("mood", rounds["mood"], (0, position), 0) for position in range(3)]
+    assert len({work._descend(0, part)[0].loss for part in parts}) == 3
 
 
 def test_seeds_of_different_keys_differ() -> None:

@@ -1,0 +1,67 @@
+"""Steps on small models, and what they left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.data.batches import Batch
+from model.multitask import MultitaskModel
+from model.optim import make_optimizer
+from model.settings import BatchSettings, LayerScaleSettings, OptimSettings, RunConfig
+from model.step import Stepper, StepReport
+
+RATE = 1e-3
+Round = Sequence[tuple[str, Batch]]
+
+
+def stepper(
+    model: MultitaskModel,
+    *,
+    weights: dict[str, float] | None = None,
+    clip: float = 0.0,
+    layer_scale: LayerScaleSettings | None = None,
+    accumulate: int = 1,
+    bfloat16: bool = False,
+    **settings: Any,
+) -> Stepper:
+    config = RunConfig(
+        optim=OptimSettings(clip=clip, layer_scale=layer_scale or LayerScaleSettings()),
+        batch=BatchSettings(accumulate=accumulate),
+        **settings,
+    )
+    optimizer = make_optimizer(model.named_parameters(), layers=2, learning_rate=RATE)
+    ones = dict.fromkeys(model.tasks, 1.0)
+    return EveryTask(
+        model,
+        optimizer,
+        config,
+        weights={**ones, **(weights or {})},
+        bregman=config.smart.bregman,
+        bfloat16=bfloat16,
+    )
+
+
+class EveryTask(Stepper):
+    """Takes it that every task has had a batch in every step before, unless told otherwise."""
+
+    def step(self, number: int, batches: Round, rate: float, turns: Any = None) -> StepReport:
+        return super().step(number, batches, rate, turns or dict.fromkeys(self.model.tasks, number))
+
+
+def gradients(model: MultitaskModel) -> dict[str, Tensor]:
+    """What the last step left; nothing for what it did not touch."""
+    return {
+        name: weights.grad.clone()
+        for name, weights in model.named_parameters()
+        if weights.grad is not None
+    }
+
+
+def close(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float = 1e-6) -> bool:
+    return a.keys() == b.keys() and all(
+        torch.allclose(a[n], b[n], rtol=1e-4, atol=tolerance) for n in a
+    )

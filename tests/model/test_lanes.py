@@ -1,0 +1,159 @@
+"""Steps whose rows go through the model side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from model.data.batches import Batch
+from model.lanes import Lanes, draws_by_itself, twin
+from model.multitask import MultitaskModel
+from model.parts import Part
+from model.settings import SmartSettings
+from model.step import TrainingDiverged
+
+from .stepping import gradients, stepper
+
+Models = Callable[..., MultitaskModel]
+
+
+@pytest.fixture
+def batches(tiny: MultitaskModel, batch_of: Any) -> list[tuple[str, Batch]]:
+    return [(task.name, batch_of(task, 7)) for task in tiny.spec.tasks]
+
+
+def part_of(batches: list[tuple[str, Batch]]) -> Part:
+    task, batch = batches[0]
+    return Part(task, batch, share=1.0, seed=0, of=len(batch.labels))
+
+
+def distance(some: dict[str, Tensor], others: dict[str, Tensor]) -> float:
+    """Relative to the size of the others."""
+    assert some.keys() == others.keys()
+    apart = torch.cat([(some[name] - others[name]).flatten() for name in some])
+    return float(apart.norm() / torch.cat([other.flatten() for other in others.values()]).norm())
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "accumulated": {"accumulate": 3},
+    "published": {"smart": SmartSettings(weight=3, variant="published", steps=2)},
+    "ball": {"smart": SmartSettings(weight=3, variant="ball", bregman=1.0)},
+    "random, masks anew": {"smart": SmartSettings(weight=3, variant="random", masks="anew")},
+    "surgery": {"surgery": "pcgrad", "accumulate": 2},
+}
+
+
+@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_step_in_lanes_is_the_step(
+    calm: Models,
+    batches: list[tuple[str, Batch]],
+    way: str,
+    number: int,
+    threads: Callable[[int], None],
+) -> None:
+    """With dropout: the masks are the same ones, too."""
+    apart, alone = calm(dropout=0.3), calm(dropout=0.3)
+    in_lanes, in_line = stepper(apart, **WAYS[way]), stepper(alone, **WAYS[way])
+    for step in range(3):
+        threads(number)
+        mine = in_lanes.step(step, batches, 0.1)
+        assert torch.get_num_threads() == number
+        threads(1)
+        known = in_line.step(step, batches, 0.1)
+        assert mine.losses == pytest.approx(known.losses, rel=1e-4)
+        assert mine.smart == (known.smart and pytest.approx(known.smart, rel=1e-3))
+        assert distance(gradients(apart), gradients(alone)) < 1e-5
+    assert in_lanes._lanes is not None and in_line._lanes is None
+    assert all(w.grad is None for w in in_lanes._lanes.sides[1].model.parameters())
+
+
+@pytest.mark.usefixtures("two_lanes")
+def test_lanes_give_the_same_digits_every_time(
+    calm: Models, batches: list[tuple[str, Batch]]
+) -> None:
+    def once() -> dict[str, Tensor]:
+        model = calm(dropout=0.2)
+        work = stepper(model, smart=SmartSettings(weight=1))
+        for step in range(2):
+            work.step(step, batches, 1.0)
+        return {name: weights.detach().clone() for name, weights in model.named_parameters()}
+
+    first = once()
+    for _ in range(3):
+        again = once()
+        assert all(torch.equal(again[name], first[name]) for name in first)
+
+
+@pytest.mark.usefixtures("two_lanes")
+def test_what_fails_in_a_lane_fails_the_step(
+    calm: Models, batches: list[tuple[str, Batch]]
+) -> None:
+    work = stepper(calm())
+    work.step(0, batches, 1.0)
+    *others, (task, last) = batches
+    broken = Batch(
+        last.input_ids,
+        last.attention_mask,
+        last.token_type_ids,
+        torch.full_like(last.labels, np.nan),
+        last.rows,
+        last.parts,
+    )
+    with pytest.raises(TrainingDiverged, match=f"step 1: the loss of '{task}' is nan"):
+        work.step(1, [*others, (task, broken)], 1.0)
+    assert work._lanes is not None and torch.get_num_threads() == 2
+    assert all(w.grad is None for w in work._lanes.sides[1].model.parameters())
+
+
+def test_a_twin_has_the_weights_and_its_own_gradients(tiny: MultitaskModel) -> None:
+    tiny.encoder.embeddings.requires_grad_(False)  # type: ignore[union-attr,operator]
+    other = twin(tiny)
+    pairs = list(zip(tiny.named_parameters(), other.named_parameters(), strict=True))
+    for (name, mine), (same, yours) in pairs:
+        assert name == same and mine is not yours
+        assert mine.data_ptr() == yours.data_ptr() and mine.requires_grad == yours.requires_grad
+    sum(w.sum() for w in other.parameters() if w.requires_grad).backward()
+    assert all(mine.grad is None for (_, mine), _ in pairs)
+
+
+@pytest.mark.usefixtures("two_lanes")
+def test_a_model_that_draws_by_itself_stays_in_line(
+    calm: Models, batches: list[tuple[str, Batch]]
+) -> None:
+    foreign = calm(dropout=0.3)
+    foreign.encoder.embeddings.dropout = nn.Dropout(0.3)  # type: ignore[union-attr]
+    for model in (foreign, calm(dropout=0.3, adapter="pals")):
+        before = torch.default_generator.get_state()
+        assert draws_by_itself(model, part_of(batches))
+        assert torch.equal(torch.default_generator.get_state(), before)
+        work = stepper(model)
+        work.step(0, batches, 1.0)
+        assert work._lanes is None
+    assert not draws_by_itself(calm(dropout=0.3), part_of(batches))
+    assert not draws_by_itself(calm(dropout=0.0, adapter="pals"), part_of(batches))
+
+
+@pytest.mark.usefixtures("two_lanes")
+def test_little_work_stays_in_line(
+    calm: Models, batches: list[tuple[str, Batch]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = stepper(calm())
+    work.step(0, batches, 1.0)
+    lanes = work._lanes
+    assert isinstance(lanes, Lanes)
+
+    def in_lanes(parts: list[Part]) -> bool:
+        return lanes.run(parts, lambda side, part: 0) is not None
+
+    one = part_of(batches)
+    assert in_lanes([one, one]) and not in_lanes([one])
+    monkeypatch.setattr("model.lanes.WORTH", 1e9)
+    assert not in_lanes([one, one])

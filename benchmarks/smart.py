@@ -44,14 +44,16 @@ def main() -> None:
     }
     real = Apart(Ours, tasks, asked.data, {"smart.weight": 1}, even=asked.steps)
     starter = Apart(Starter, tasks, asked.data, smart=True)
-    steps = -(-asked.steps // 4) * 4  # whole fours, for every=4
 
     def factor(name: str) -> float:
-        """Over a plain step of the same moment: the machine's speed drifts within a repeat."""
-        joint = name == "PCGrad"
-        plain = sides[PLAIN_JOINT if joint else PLAIN]
-        count = steps // 4 if joint else steps
-        return plain.rate(count) / sides[name].rate(count)
+        """Over plain steps between its own: the machine's speed drifts within seconds."""
+        plain = sides[PLAIN_JOINT if name == "PCGrad" else PLAIN]
+        cycle = int(KINDS[name][0].get("smart.every", 1))
+        turns = [
+            (sides[name].steps(cycle).seconds, plain.steps(cycle).seconds)
+            for _ in range(-(-asked.steps // cycle))
+        ]
+        return sum(own for own, _ in turns) / sum(other for _, other in turns)
 
     compared = [name for name in KINDS if name not in (PLAIN, PLAIN_JOINT)]
     found = interleave(

@@ -43,8 +43,8 @@ def attention(
         return result
     scores = torch.matmul(query * scaling, key.transpose(-1, -2))
     if attention_mask is not None:
-        # Every token may look at the first one, so no row of scores is without a finite number.
-        scores = scores.masked_fill_(~attention_mask, -torch.inf)
+        # Not infinity: padding beyond a sliding window has nothing that it may look at.
+        scores = scores.masked_fill_(~attention_mask, torch.finfo(scores.dtype).min)
     weights = drop(torch.softmax(scores, dim=-1), dropout)
     return torch.matmul(weights, value).transpose(1, 2), None
 

@@ -25,6 +25,7 @@ class _Own:
     first: int
     rows: int
     of: int
+    sides: int
     generator: torch.Generator = field(default_factory=torch.Generator)
 
 
@@ -52,9 +53,12 @@ def seed_draws(seed: int, device: torch.device) -> None:
 
 
 @contextmanager
-def own_draws(first: int, rows: int, of: int) -> Iterator[None]:
-    """Within, this thread draws from a generator of its own, on the CPU: for these rows of all."""
-    before = _own.set(_Own(first, rows, of))
+def own_draws(first: int, rows: int, of: int, *, sides: int = 1) -> Iterator[None]:
+    """Within, this thread draws from a generator of its own, on the CPU: for these rows of all.
+
+    Each row has so many `sides`, sequences of its own.
+    """
+    before = _own.set(_Own(first, rows, of, sides))
     try:
         yield
     finally:
@@ -70,10 +74,11 @@ def generator() -> torch.Generator | None:
 def of_rows(shape: Sequence[int], draw: Callable[[Sequence[int]], Tensor]) -> Tensor:
     """A tensor of this shape, whose rows are those that `draw` gives them among all rows.
 
-    The sequences of a batch come first in it, all first sentences before all second ones.
+    What has a row for every sequence has all first sentences before all second ones; what has
+    neither as many rows as that nor as the batch is drawn as it is.
     """
     own = _own.get()
-    if own is None or own.rows == own.of or shape[0] % own.rows:
+    if own is None or own.rows == own.of or shape[0] not in (own.rows, own.sides * own.rows):
         return draw(shape)
     sides = shape[0] // own.rows
     by_side: Tensor = draw((sides * own.of, *shape[1:])).unflatten(0, (sides, own.of))

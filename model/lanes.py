@@ -15,14 +15,14 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from model.draws import own_draws
+from model.draws import own_draws, seed_draws
 from model.encoder import layers_of
 from model.multitask import MultitaskModel
 from model.parts import Part, deal, take
 
-# More threads than lanes go to each: every lane has a whole gradient to keep and to add up.
+# Further threads are shared out among the lanes: each has a whole gradient to keep and to add.
 LANES = 2
 # Multiplications in a pass (weights of the layers x tokens) from which on lanes are the faster.
 WORTH = 1_000_000_000
@@ -47,39 +47,36 @@ class Lanes:
             for _ in range(LANES - 1)
         )
         self.sides = [own, *twins]
-        self._weights = sum(w.numel() for w in layers_of(own.model.encoder).parameters())
         self._parameters = [list(side.model.parameters()) for side in self.sides]
-        self._pool = ThreadPoolExecutor(LANES, thread_name_prefix="lane")
+        # A thread takes the number of threads from the process when it first asks for it, even
+        # if it was told another one before; so let it ask first.
+        self._pool = ThreadPoolExecutor(LANES, "lane", initializer=torch.get_num_threads)
 
-    def run(
-        self, parts: Sequence[Part], work: Callable[[Side, Part], Outcome]
-    ) -> list[Outcome] | None:
-        """What the work makes of each part; gradients are added to those of the model itself.
-
-        None, and nothing done, where that would be no gain: a single batch, cut in two, is
-        as fast by all threads together.
-        """
-        tokens = sum(part.batch.input_ids.numel() for part in parts)
-        if len(parts) < LANES or self._weights * tokens < WORTH:
-            return None
-        dealt = deal(parts, self.shares)
-        if not all(dealt):
-            return None
+    def run(self, parts: Sequence[Part], work: Callable[[Side, Part], Outcome]) -> list[Outcome]:
+        """What the work makes of each part; gradients are added to those of the model itself."""
 
         def follow(side: Side, threads: int, mine: list[Part]) -> list[Outcome]:
             torch.set_num_threads(threads)
-            side.model.train(self.sides[0].model.training)
-            return [work_alone(work, side, part) for part in mine]
+            outcomes = []
+            for part in mine:
+                with own_draws(part.first, len(part), part.of, sides=part.batch.parts):
+                    outcomes.append(work(side, part))
+            return outcomes
 
+        for side in self.sides[1:]:
+            for mine, same in zip(self.sides[0].model.modules(), side.model.modules(), strict=True):
+                same.training = mine.training
+        dealt = deal(parts, self.shares)
+        lanes = [
+            self._pool.submit(follow, *lane)
+            for lane in zip(self.sides, self.shares, dealt, strict=True)
+        ]
         try:
-            lanes = [
-                self._pool.submit(follow, *lane)
-                for lane in zip(self.sides, self.shares, dealt, strict=True)
-            ]
             wait(lanes)
             outcomes = [outcome for lane in lanes for outcome in lane.result()]
             self._gather()
         finally:
+            wait(lanes)  # if something interrupted it: nobody else may touch the gradients
             torch.set_num_threads(self.threads)  # of threads that are yet to come
             for parameters in self._parameters[1:]:
                 for parameter in parameters:
@@ -103,14 +100,15 @@ class Lanes:
                 torch._foreach_add_(sums, more)
 
 
-def work_alone(work: Callable[[Side, Part], Outcome], side: Side, part: Part) -> Outcome:
-    """The work with random numbers that no other thread draws from."""
-    with own_draws(part.first, len(part), part.of):
-        return work(side, part)
+def worth_lanes(model: MultitaskModel, parts: Sequence[Part]) -> bool:
+    """Whether lanes are the faster; a single batch, cut in two, is not."""
+    tokens = sum(part.batch.input_ids.numel() for part in parts)
+    weights = sum(weights.numel() for weights in layers_of(model.encoder).parameters())
+    return len(parts) >= LANES and weights * tokens >= WORTH
 
 
 def twin(module: AnyModule) -> AnyModule:
-    """A copy with the very same weights and gradients of its own."""
+    """A copy, as the module is now, with the very same weights and gradients of its own."""
     same: dict[int, object] = {
         id(weights): nn.Parameter(weights.detach(), requires_grad=weights.requires_grad)
         for weights in module.parameters()
@@ -119,15 +117,24 @@ def twin(module: AnyModule) -> AnyModule:
 
 
 @torch.no_grad()
-def draws_by_itself(model: MultitaskModel, part: Part) -> bool:
-    """Whether it draws from torch's generator, where lanes would meet; tried on a row.
+def suits_lanes(model: MultitaskModel, part: Part) -> bool:
+    """Whether a row has the same answer wherever it was cut off, tried on two.
 
-    Encoders may have dropout that is none of ours.
+    Encoders may have dropout that is none of ours and draws from torch's generator, which lanes
+    would have to share; or dropout of tensors that do not begin with the batch's rows.
     """
-    row = take(part.batch, np.arange(1))
+    rows = np.arange(2) % len(part)
+
+    def answers(count: int) -> Tensor:
+        batch = take(part.batch, rows[:count])
+        with own_draws(0, count, 2, sides=batch.parts):
+            seed_draws(0, batch.labels.device)
+            found: Tensor = model(part.task, batch)
+        return found
+
     before = torch.default_generator.get_state()
-    with own_draws(0, 1, 1):
-        model(part.task, row)
-    after = torch.default_generator.get_state()
-    torch.default_generator.set_state(before)
-    return not torch.equal(before, after)
+    try:
+        alike = torch.allclose(answers(2)[:1], answers(1), rtol=1e-3, atol=1e-5)
+        return alike and torch.equal(torch.default_generator.get_state(), before)
+    finally:
+        torch.default_generator.set_state(before)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from model.data.batches import Batch
 from model.draws import draw_seed, seed_draws
 from model.encoder import layers_of
-from model.lanes import LANES, Lanes, Side, draws_by_itself
+from model.lanes import LANES, Lanes, Side, suits_lanes, worth_lanes
 from model.linear import weights_held
 from model.losses import make_loss
 from model.multitask import MultitaskModel
@@ -158,21 +158,20 @@ class Stepper:
         def work(side: Side, part: Part) -> _Outcome:
             return self._accumulate(number, side, part)
 
-        lanes = self._lanes_for(parts[0])
-        side_by_side = lanes.run(parts, work) if lanes else None
-        if side_by_side is not None:
-            return side_by_side
+        if lanes := self._lanes_for(parts):
+            return lanes.run(parts, work)
         return [work(Side(self.model, self.copy), part) for part in parts]
 
-    def _lanes_for(self, part: Part) -> Lanes | None:
+    def _lanes_for(self, parts: list[Part]) -> Lanes | None:
+        """None where they would not be faster, or not the same to the digit."""
         threads = torch.get_num_threads()
-        if threads < LANES or part.batch.labels.device.type != "cpu":
+        if threads < LANES or parts[0].batch.labels.device.type != "cpu" or self.bfloat16:
+            return None  # autocast keeps what it has cast for all threads together
+        if not worth_lanes(self.model, parts):
             return None
         if self._lanes_suit is None:
-            self._lanes_suit = not draws_by_itself(self.model, part)
-        if not self._lanes_suit:
-            return None
-        if self._lanes is None or self._lanes.threads != threads:
+            self._lanes_suit = suits_lanes(self.model, parts[0])
+        if self._lanes_suit and (self._lanes is None or self._lanes.threads != threads):
             self._lanes = Lanes(Side(self.model, self.copy), threads)
         return self._lanes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,7 +17,7 @@ SHAPES = [(6, 5), (6, 3, 5), (12, 2, 3, 3)]  # the last: both sentences of six p
 
 
 def masked(module: nn.Module, shape: tuple[int, ...], first: int, rows: int) -> Tensor:
-    with own_draws(first, rows, 6):
+    with own_draws(first, rows, 6, sides=shape[0] // 6):
         seed_draws(4, CPU)
         mask: Tensor = module(torch.ones(shape[0] // 6 * rows, *shape[1:]))
     return mask.view(shape[0] // 6, rows, *shape[1:])
@@ -35,8 +36,16 @@ def test_rows_have_the_masks_that_they_have_in_the_whole(
 
 
 def test_what_has_no_rows_is_drawn_as_it_is() -> None:
-    with own_draws(1, 4, 6):
-        assert of_rows((7, 2), torch.zeros).shape == (7, 2)
+    asked: list[Sequence[int]] = []
+
+    def draw(shape: Sequence[int]) -> Tensor:
+        asked.append(shape)
+        return torch.zeros(tuple(shape))
+
+    with own_draws(1, 4, 8, sides=2):
+        for shape in [(7, 2), (512, 2), (4, 2), (8, 2)]:  # the first two have no rows of the batch
+            assert of_rows(shape, draw).shape == shape
+    assert asked == [(7, 2), (512, 2), (8, 2), (16, 2)]
 
 
 def test_torchs_own_generator_is_left_alone() -> None:

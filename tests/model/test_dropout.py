@@ -84,6 +84,14 @@ def test_attention_is_torchs_where_dropout_spares_everything(
         assert torch.allclose(one, other, atol=1e-6)
 
 
+def test_a_token_that_may_look_at_nothing_gives_numbers() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 1, 3, 4) for _ in range(3))
+    mask = torch.tensor([[[[True, True, False], [True, True, False], [False, False, False]]]])
+    found, _ = attention(nn.Module(), query, key, value, mask, dropout=0.1, scaling=0.5)
+    assert torch.isfinite(found).all()
+
+
 def test_an_encoder_uses_them_and_its_config_does_not_say_so() -> None:
     encoder = load_encoder("tiny")
     assert all(type(p) is Dropout for p in encoder.modules() if isinstance(p, nn.Dropout))

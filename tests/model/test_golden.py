@@ -69,9 +69,8 @@ def test_losses_are_those_committed(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_lanes")
-@pytest.mark.parametrize("name", RUNS)
-def test_two_threads_have_the_same_losses(name: str, tmp_path: Path) -> None:
-    agree(losses(RUNS[name], tmp_path), name)
+def test_two_threads_have_the_same_losses(tmp_path: Path) -> None:
+    agree(losses(RUNS["plain"], tmp_path), "plain")
 
 
 def agree(found: list[dict[str, list[float]]], name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from model.data.batches import Batch
-from model.lanes import Lanes, draws_by_itself, twin
+from model.dropout import Dropout
+from model.lanes import Lanes, Side, suits_lanes, twin, worth_lanes
 from model.multitask import MultitaskModel
 from model.parts import Part
 from model.settings import SmartSettings
@@ -25,6 +27,25 @@ Models = Callable[..., MultitaskModel]
 @pytest.fixture
 def batches(tiny: MultitaskModel, batch_of: Any) -> list[tuple[str, Batch]]:
     return [(task.name, batch_of(task, 7)) for task in tiny.spec.tasks]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many parts went into lanes each time."""
+    seen: list[int] = []
+    run = Lanes.run
+
+    def watched(lanes: Lanes, parts: Any, work: Any) -> Any:
+        seen.append(len(parts))
+        return run(lanes, parts, work)
+
+    monkeypatch.setattr(Lanes, "run", watched)
+    return seen
+
+
+def threads_to_come() -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
 
 
 def part_of(batches: list[tuple[str, Batch]]) -> Part:
@@ -58,6 +79,7 @@ def test_a_step_in_lanes_is_the_step(
     way: str,
     number: int,
     threads: Callable[[int], None],
+    runs: list[int],
 ) -> None:
     """With dropout: the masks are the same ones, too."""
     apart, alone = calm(dropout=0.3), calm(dropout=0.3)
@@ -65,13 +87,14 @@ def test_a_step_in_lanes_is_the_step(
     for step in range(3):
         threads(number)
         mine = in_lanes.step(step, batches, 0.1)
-        assert torch.get_num_threads() == number
+        assert torch.get_num_threads() == threads_to_come() == number
         threads(1)
         known = in_line.step(step, batches, 0.1)
         assert mine.losses == pytest.approx(known.losses, rel=1e-4)
         assert mine.smart == (known.smart and pytest.approx(known.smart, rel=1e-3))
         assert distance(gradients(apart), gradients(alone)) < 1e-5
-    assert in_lanes._lanes is not None and in_line._lanes is None
+    each = {"accumulated": [9], "surgery": [2, 2, 2]}.get(way, [3])
+    assert runs == 3 * each and in_lanes._lanes is not None
     assert all(w.grad is None for w in in_lanes._lanes.sides[1].model.parameters())
 
 
@@ -109,7 +132,7 @@ def test_what_fails_in_a_lane_fails_the_step(
     )
     with pytest.raises(TrainingDiverged, match=f"step 1: the loss of '{task}' is nan"):
         work.step(1, [*others, (task, broken)], 1.0)
-    assert work._lanes is not None and torch.get_num_threads() == 2
+    assert work._lanes is not None and threads_to_come() == 2
     assert all(w.grad is None for w in work._lanes.sides[1].model.parameters())
 
 
@@ -124,36 +147,67 @@ def test_a_twin_has_the_weights_and_its_own_gradients(tiny: MultitaskModel) -> N
     assert all(mine.grad is None for (_, mine), _ in pairs)
 
 
+def test_each_lane_has_its_threads_from_the_first(
+    calm: Models, batches: list[tuple[str, Batch]], threads: Callable[[int], None]
+) -> None:
+    threads(3)
+    model, one = calm(), part_of(batches)
+    for _ in range(20):  # which of two threads begins first is chance
+        counts = Lanes(Side(model, None), 3).run([one] * 3, lambda *_: torch.get_num_threads())
+        assert counts == [2, 2, 1]
+
+
 @pytest.mark.usefixtures("two_lanes")
-def test_a_model_that_draws_by_itself_stays_in_line(
+def test_a_twin_takes_over_what_is_in_evaluation(
     calm: Models, batches: list[tuple[str, Batch]]
 ) -> None:
-    foreign = calm(dropout=0.3)
-    foreign.encoder.embeddings.dropout = nn.Dropout(0.3)  # type: ignore[union-attr]
-    for model in (foreign, calm(dropout=0.3, adapter="pals")):
-        before = torch.default_generator.get_state()
-        assert draws_by_itself(model, part_of(batches))
-        assert torch.equal(torch.default_generator.get_state(), before)
-        work = stepper(model)
-        work.step(0, batches, 1.0)
-        assert work._lanes is None
-    assert not draws_by_itself(calm(dropout=0.3), part_of(batches))
-    assert not draws_by_itself(calm(dropout=0.0, adapter="pals"), part_of(batches))
+    model = calm(dropout=0.3)
+    model.encoder.eval()
+    work = stepper(model)
+    work.step(0, batches, 1.0)
+    assert work._lanes is not None
+    for side in work._lanes.sides:
+        assert side.model.training and not side.model.encoder.training
+
+
+class SecondIsTheBatch(nn.Module):
+    """Dropout of what has its rows elsewhere, as XLNet's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = Dropout(0.5)
+
+    def forward(self, values: Tensor) -> Tensor:
+        dropped: Tensor = self.dropout(values.transpose(0, 1))
+        return dropped.transpose(0, 1)
 
 
 @pytest.mark.usefixtures("two_lanes")
-def test_little_work_stays_in_line(
-    calm: Models, batches: list[tuple[str, Batch]], monkeypatch: pytest.MonkeyPatch
+def test_a_model_with_masks_of_its_own_stays_in_line(
+    calm: Models, batches: list[tuple[str, Batch]], runs: list[int]
 ) -> None:
-    work = stepper(calm())
-    work.step(0, batches, 1.0)
-    lanes = work._lanes
-    assert isinstance(lanes, Lanes)
+    foreign, turned = calm(dropout=0.3), calm(dropout=0.3)
+    foreign.encoder.embeddings.dropout = nn.Dropout(0.3)  # type: ignore[union-attr]
+    turned.encoder.embeddings.dropout = SecondIsTheBatch()  # type: ignore[union-attr]
+    for model in (foreign, turned, calm(dropout=0.3, adapter="pals")):
+        before = torch.default_generator.get_state()
+        assert not suits_lanes(model, part_of(batches))
+        assert torch.equal(torch.default_generator.get_state(), before)
+        stepper(model).step(0, batches, 1.0)
+    assert runs == []
+    assert suits_lanes(calm(dropout=0.3), part_of(batches))
+    assert suits_lanes(calm(dropout=0.3), part_of(batches).cut(1)[0])  # of a single row
+    assert suits_lanes(calm(dropout=0.0, adapter="pals"), part_of(batches))
 
-    def in_lanes(parts: list[Part]) -> bool:
-        return lanes.run(parts, lambda side, part: 0) is not None
 
-    one = part_of(batches)
-    assert in_lanes([one, one]) and not in_lanes([one])
-    monkeypatch.setattr("model.lanes.WORTH", 1e9)
-    assert not in_lanes([one, one])
+@pytest.mark.usefixtures("two_lanes")
+def test_little_work_and_half_precision_stay_in_line(
+    calm: Models, batches: list[tuple[str, Batch]], runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, one = calm(), part_of(batches)
+    assert worth_lanes(model, [one, one]) and not worth_lanes(model, [one])
+    stepper(model, bfloat16=True).step(0, batches, 1.0)
+    monkeypatch.setattr("model.lanes.WORTH", 1_000_000_000)
+    assert not worth_lanes(model, [one, one])
+    stepper(model).step(0, batches, 1.0)
+    assert runs == []

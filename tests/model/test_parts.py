@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,19 +44,25 @@ def test_every_row_is_dealt_once_and_in_order(rows: Any, shares: list[int]) -> N
         return [(p.task, label) for p in of for label in p.batch.labels.tolist()]
 
     assert all_rows([p for lane in dealt for p in lane]) == all_rows(parts)
-    total = sum(p.batch.input_ids.numel() for p in parts)
-    border = row = 0.0
-    for lane, share in zip(dealt[:-1], shares, strict=False):
-        border += sum(p.batch.input_ids.numel() for p in lane)
-        row += max(length for _, length in rows)  # at most: half of one at each border
-        wanted = total * sum(shares[: dealt.index(lane) + 1]) / sum(shares)
-        assert abs(border - wanted) <= row, share
+    row = max(length for _, length in rows)
+    done = 0.0
+    for number, lane in enumerate(dealt[:-1], start=1):
+        done += sum(p.work for p in lane)
+        wanted = sum(p.work for p in parts) * sum(shares[:number]) / sum(shares)
+        assert abs(done - wanted) <= number * row / 2 + 1e-6  # half a row at every border
 
 
 def test_two_lanes_share_three_batches() -> None:
     first, second = deal([part("a", 16, 24), part("b", 16, 27), part("c", 16, 23)], [1, 1])
     assert [(p.task, len(p)) for p in first] == [("a", 16), ("b", 8)]
     assert [(p.task, len(p)) for p in second] == [("b", 8), ("c", 16)]
+
+
+def test_work_with_smart_counts_for_more() -> None:
+    heavy = replace(part("a", 16, 24), smart=True)
+    first, second = deal([heavy, part("b", 16, 24), part("c", 16, 24)], [1, 1])
+    assert [(p.task, len(p)) for p in first] == [("a", 14)]
+    assert [(p.task, len(p)) for p in second] == [("a", 2), ("b", 16), ("c", 16)]
 
 
 def test_a_row_cannot_be_cut() -> None:

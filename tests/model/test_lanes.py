@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -151,10 +152,14 @@ def test_each_lane_has_its_threads_from_the_first(
     calm: Models, batches: list[tuple[str, Batch]], threads: Callable[[int], None]
 ) -> None:
     threads(3)
-    model, one = calm(), part_of(batches)
-    for _ in range(20):  # which of two threads begins first is chance
-        counts = Lanes(Side(model, None), 3).run([one] * 3, lambda *_: torch.get_num_threads())
-        assert counts == [2, 2, 1]
+    both_told = Barrier(2)
+
+    def count(side: Side, part: Part) -> int:
+        both_told.wait(timeout=60)
+        return torch.get_num_threads()
+
+    counts = Lanes(Side(calm(), None), 3).run([part_of(batches).cut(3)[0]], count)
+    assert counts == [2, 1]
 
 
 @pytest.mark.usefixtures("two_lanes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,8 +34,14 @@ class Apart:
             target=_serve, args=(theirs, make, given, named), daemon=True
         )
         self._process.start()
+        atexit.register(self._end)
         theirs.close()  # so that a side that dies is an error here and not a wait
         self._pipe.recv()
+
+    def _end(self) -> None:
+        """In good order: what is merely ended leaves locks behind."""
+        self._pipe.close()
+        self._process.join(timeout=10)
 
     def call(self, method: str, *arguments: Any) -> Any:
         self._pipe.send((method, arguments))

@@ -63,9 +63,9 @@ class PlainDropout(nn.Dropout):
         return input * mask.div_(keep)
 
 
-def quicken_dropout(module: nn.Module) -> None:
+def quicken_dropout(module: nn.Module, ours: type[nn.Dropout] = Dropout) -> None:
     """Put ours in the place of every plain `nn.Dropout` inside."""
     for parent in list(module.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, Dropout(child.p).train(child.training))
+                setattr(parent, name, ours(child.p).train(child.training))

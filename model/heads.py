@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from model.dropout import PlainDropout
-
 ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "relu": nn.ReLU}
 
 # What BERT starts its own dense layers with.
@@ -30,7 +28,7 @@ class Head(nn.Module):
             raise ValueError(f"no head activation is called '{activation}'; known: {known}")
         if hidden < 0:
             raise ValueError(f"a head's hidden size must be 0 or more, but got {hidden}")
-        self.dropout = PlainDropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.hidden = nn.Linear(width_in, hidden) if hidden else None
         self.activation = ACTIVATIONS[activation]()
         self.output = nn.Linear(hidden or width_in, outputs)

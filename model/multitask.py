@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from model import pairs
 from model.data.batches import Batch, Layout
+from model.dropout import PlainDropout, quicken_dropout
 from model.encoder import attention_dropout, layers_of, pool
 from model.errors import InputError
 from model.heads import Head
@@ -75,6 +76,7 @@ class MultitaskModel(nn.Module):
         self.heads = nn.ModuleDict(
             {f"task_{task.name}": build_head(task, spec, width) for task in spec.tasks}
         )
+        quicken_dropout(self.heads, PlainDropout)
         self.pals: Pals | None = None
         if spec.adapter == "pals":
             layers = layers_of(encoder)

@@ -16,15 +16,15 @@ over the batch, so their weights do not depend on its size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model.draws import of_rows
-
 Forward = Callable[[Tensor], Tensor]
+Draw = Callable[[Sequence[int]], Tensor]  # a tensor of that shape
+Rows = Callable[[Sequence[int], Draw], Tensor]
 
 VARIANTS = ("published", "ball", "random")
 NORMS = ("inf", "l2")
@@ -83,6 +83,7 @@ def smart_term(
     steps: int = 1,
     norm: str = "inf",
     generator: torch.Generator | None = None,
+    rows: Rows = lambda shape, draw: draw(shape),
 ) -> Tensor:
     """The smoothness term of one batch; `clean` are the outputs of the plain pass.
 
@@ -91,14 +92,15 @@ def smart_term(
     itself is constant: gradients reach the parameters through the last pass and
     through `clean`, never through the search for the perturbation. So `seek`, which
     does that search's passes where it is given, needs gradients of its input only.
-    The search climbs the mean over a whole batch, of which this is a `share`.
+    The search climbs the mean over a whole batch, of which this is a `share`; `rows` gives
+    rows that were cut off it their own of its random numbers.
     """
     if variant not in VARIANTS:
         raise ValueError(f"no SMART variant is called '{variant}'; known: {', '.join(VARIANTS)}")
     if norm not in NORMS:
         raise ValueError(f"no SMART norm is called '{norm}'; known: {', '.join(NORMS)}")
     # Drawn before any pass, because `forward` may reseed the global generator.
-    draw = of_rows(
+    draw = rows(
         embeds.shape,
         lambda shape: torch.randn(
             tuple(shape), generator=generator, device=embeds.device, dtype=embeds.dtype

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from model.data.batches import Batch
-from model.draws import draw_seed, seed_draws
+from model.draws import draw_seed, of_rows, seed_draws
 from model.encoder import layers_of
 from model.lanes import LANES, Lanes, Side, suits_lanes, worth_lanes
 from model.linear import weights_held
@@ -235,6 +235,7 @@ class Stepper:
             steps=smart.steps,
             norm=smart.norm,
             generator=torch.Generator(outputs.device).manual_seed(draw_seed(seed, 1)),
+            rows=of_rows,
         )
 
     def _layer_scales(self, tasks: Sequence[str]) -> list[float] | None:

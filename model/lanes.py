@@ -72,11 +72,10 @@ class Lanes:
             for lane in zip(self.sides, self.shares, dealt, strict=True)
         ]
         try:
-            wait(lanes)
             outcomes = [outcome for lane in lanes for outcome in lane.result()]
             self._gather()
         finally:
-            wait(lanes)  # if something interrupted it: nobody else may touch the gradients
+            wait(lanes)  # whatever happened: one still at work would go on adding gradients
             torch.set_num_threads(self.threads)  # of threads that are yet to come
             for parameters in self._parameters[1:]:
                 for parameter in parameters:

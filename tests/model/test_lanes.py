@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -135,6 +136,23 @@ def test_what_fails_in_a_lane_fails_the_step(
         work.step(1, [*others, (task, broken)], 1.0)
     assert work._lanes is not None and threads_to_come() == 2
     assert all(w.grad is None for w in work._lanes.sides[1].model.parameters())
+
+
+def test_nobody_leaves_while_a_lane_is_at_work(
+    calm: Models, batches: list[tuple[str, Batch]], threads: Callable[[int], None]
+) -> None:
+    threads(2)
+    lanes, done = Lanes(Side(calm(), None), 2), []
+
+    def work(side: Side, part: Part) -> None:
+        if side is lanes.sides[0]:
+            raise RuntimeError("the first")
+        time.sleep(0.3)
+        done.append(part)
+
+    with pytest.raises(RuntimeError, match="the first"):
+        lanes.run([part_of(batches)], work)
+    assert len(done) == 1
 
 
 def test_a_twin_has_the_weights_and_its_own_gradients(tiny: MultitaskModel) -> None:

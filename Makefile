@@ -4,18 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+# On all cores, where pip would take one. Some packages hold files that no Python of today compiles.
+COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 PYTEST_ARGS ?=
 SEARCH_ARGS ?=
-BENCHES ?= throughput smart evaluation turnover efficiency scale soup startup disk report board fault_campaign soak
+BENCHES ?= throughput smart evaluation turnover efficiency scale soup startup neighbours disk report board fault_campaign soak
 
-.PHONY: search test test-cluster packages lint types bench clean
+.PHONY: search test quick test-cluster packages lint types bench clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once; a few minutes on a fresh machine)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --editable '.[local]'
+	@$(COMPILE)
 	@touch $@
 
 $(DEV_READY): pyproject.toml constraints.txt
@@ -24,6 +27,7 @@ $(DEV_READY): pyproject.toml constraints.txt
 	@$(PIP) --editable '.[dev]'
 	@# For one parity test. Its own dependencies hold outdated NumPy stubs that would blind mypy.
 	@$(PIP) --no-deps smart-pytorch
+	@$(COMPILE)
 	@touch $(READY) $@
 
 search: $(READY)
@@ -36,16 +40,25 @@ lint: $(DEV_READY)
 types: $(DEV_READY)
 	$(BIN)/mypy
 
-# Machines of their own, so not beside the other tests. Both files at once: they wait a lot.
-CLUSTER_TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
+# $(call beside,TARGETS,COMMAND): the command, with the targets meanwhile. What they say comes last.
+beside = log=$$(mktemp); $(MAKE) --no-print-directory --keep-going $(1) > $$log 2>&1 & \
+	other=$$!; trap "kill $$other" INT TERM; $(2); code=$$?; wait $$other || code=1; \
+	cat $$log; rm -f $$log; exit $$code
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --no-loadscope-reorder --dist loadfile
 
-# Three at once on two cores: searches spend half of their time waiting for processes to start.
-test: lint types packages
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -m 'not cluster' $(PYTEST_ARGS)
-	$(if $(PYTEST_ARGS),,$(CLUSTER_TESTS))
+# Everything. The clusters' tests mostly wait, so they run beside the others.
+test:
+	@$(MAKE) --no-print-directory --jobs $(DEV_READY) packages
+	@$(MAKE) --no-print-directory lint
+	$(call beside,types $(if $(PYTEST_ARGS),,test-cluster),$(PYTEST) -n 4 -m 'not cluster' $(PYTEST_ARGS))
 
+# Before every commit: no searches, no kills, no clusters.
+quick: lint
+	$(call beside,types,$(PYTEST) -n 3 -m 'not slow and not cluster' $(PYTEST_ARGS))
+
+# Machines of their own, made of namespaces. Both files at once: they wait a lot.
 test-cluster: $(DEV_READY) packages
-	$(CLUSTER_TESTS)
+	$(PYTEST) -n 2 -m cluster tests/cluster
 
 # What some tests need of the system; without it they are skipped, with the reason.
 packages:

@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the tests' own way to 
 
 import numpy as np
 
-from model.files import to_yaml
+from model.common.files import to_yaml
 from tests.tuner.boards import record, tensorboard_on, write_answers
-from tuner.event_files import files_in
-from tuner.pictures import pictures_of
-from tuner.space import Space, load_space
-from tuner.tensorboard import Board
+from tuner.space.space import Space, load_space
+from tuner.tensorboard.board import Board
+from tuner.tensorboard.event_files import files_in
+from tuner.tensorboard.pictures import pictures_of
 
 
 def events_of(space: Space, trials: int, evaluations: int) -> list[dict[str, Any]]:

@@ -18,29 +18,29 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import tuner.trial
+import tuner.ray_backend.trainable
 
 EXAMPLES = 96
 SMALL = {"batch.sizes": [4, 4, 4], "budget.eval_rows": 32, "smart.weight": 0}
 NOTES = "weighed.jsonl"
 
 
-def weigh(*folders: Path) -> int:
+def estimate_size(*folders: Path) -> int:
     """Bytes in these folders, each file once."""
     files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
     return sum({stat.st_ino: stat.st_size for stat in map(os.stat, files)}.values())
 
 
-class Weighed(tuner.trial.SearchTrial):
+class Weighed(tuner.ray_backend.trainable.SearchTrial):
     """The search's own trial, which notes how heavy each checkpoint is."""
 
     def step(self) -> dict[str, Any]:
         result = super().step()
-        record = json.loads(result.get(tuner.trial.RECORD, "{}"))
+        record = json.loads(result.get(tuner.ray_backend.trainable.RECORD, "{}"))
         if "checkpoint" in record:
             out = Path(self.job.out)
             place = out / "checkpoints" / record["checkpoint"]
-            line = {"model": weigh(place / "model"), "all": weigh(place)}
+            line = {"model": estimate_size(place / "model"), "all": estimate_size(place)}
             with open(out.parents[3] / NOTES, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         return result
@@ -53,9 +53,9 @@ def main() -> None:
     arguments = parser.parse_args()
 
     from tuner import run_search
-    from tuner.ledger import read_events
+    from tuner.runs.ledger import read_events
 
-    tuner.trial.SearchTrial = Weighed  # type: ignore[misc]
+    tuner.ray_backend.trainable.SearchTrial = Weighed  # type: ignore[misc]
     with tempfile.TemporaryDirectory(prefix="stockpot-disk-") as name:
         folder = Path(name)
         result = run_search(
@@ -69,9 +69,9 @@ def main() -> None:
         )
         notes = (folder / NOTES).read_text(encoding="utf-8").splitlines()
         events = read_events(result.folder / "ledger.jsonl")
-        left = weigh(result.folder)
+        left = estimate_size(result.folder)
         checkpoints = list(result.folder.glob("trials/*/checkpoints/*"))
-        kept = weigh(*checkpoints)
+        kept = estimate_size(*checkpoints)
     lines = [json.loads(line) for line in notes]
     written, models = sum(line["all"] for line in lines), sum(line["model"] for line in lines)
     gone = sum(len(event["checkpoints"]) for event in events if event["event"] == "removed")

@@ -2,7 +2,7 @@
 
     python benchmarks/efficiency.py [--seeds 60] [--half measured] [--parts]
 
-Asked is how much training it takes to find what random search finds with 24 full trials. The
+The question is how much training it takes to find what random search finds with 24 full trials. The
 replays go through the search's own engine, sampler and rungs (`simulated.py`), two trials at once
 as on a laptop. Only the scores are looked up, in curves that `record_curves.py` recorded.
 
@@ -38,10 +38,10 @@ import optuna
 import pyarrow.parquet as pq
 from simulated import make_engine, simulate
 
-from tuner import study
-from tuner.run_state import TrialState
-from tuner.rungs import MARGIN, Rungs
-from tuner.space import Space, load_space
+from tuner.engine import study
+from tuner.engine.early_stopping import MARGIN, Rungs
+from tuner.runs.state import TrialState
+from tuner.space.space import Space, load_space
 
 HERE = Path(__file__).parent
 FULL = 24  # trials of the random search that is to be matched

@@ -18,9 +18,9 @@ from sides.starter import Collate, StarterModel, Texts, evaluate_rows, texts_of
 from transformers import AutoTokenizer
 
 from model.data.sources import load_split
-from model.encoder import minilm_folder
-from model.evaluate import evaluate
-from model.tasks import TaskSet, load_task_set
+from model.evaluation.evaluate import evaluate
+from model.modules.encoder import minilm_folder
+from model.tasks.task_set import TaskSet, load_task_set
 
 ROWS = 400  # of each task
 

@@ -23,9 +23,9 @@ from typing import Any
 from killed_programs import EXAMPLES, INTERVAL, POINTS, SEED, from_text, param_space
 from killing import Kill, Program, draw_kills
 
-from model.files import sha256_of
-from tuner.ledger import read_events
-from tuner.run_state import RunState
+from model.common.files import sha256_of
+from tuner.runs.ledger import read_events
+from tuner.runs.state import RunState
 
 NAME = "default"
 TENSORS = ("model.safetensors", "heads.safetensors")
@@ -74,7 +74,7 @@ def run_search(folder: Path, trials: int, kills: list[Kill], seconds: float) -> 
     closings = Counter(e["trial"] for e in events if e["event"] in ("finished", "failed"))
     settings = Counter(settings_of(t.settings) for t in state.trials.values())
     redone = program.redone()
-    ingredients, soup = cooked(run)
+    ingredients, soup = predictor(run)
     return Found(
         kills=said(program),
         seconds=took,
@@ -106,11 +106,11 @@ def sums(place: Path) -> str:
     )
 
 
-def cooked(run: Path) -> tuple[Any, str | None]:
+def predictor(run: Path) -> tuple[Any, str | None]:
     """The soup's ingredients and the sha256 of its weights."""
-    from tuner.cook import cook
+    from tuner.soup.make import make_soup
 
-    cook(run, methods=["greedy soup"], log=lambda line: None, warn=lambda line: None)
+    make_soup(run, methods=["greedy soup"], log=lambda line: None, warn=lambda line: None)
     made = json.loads((run / "soup" / "soup.json").read_text())
     return made["ingredients"], sums(run / "soup")
 

@@ -22,7 +22,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import tuner.trial
+import tuner.ray_backend.trainable
 
 STEPS = "STOCKPOT_CAMPAIGN_STEPS"  # the folder for the notes; workers inherit it
 POINTS = "points.json"  # what stock is to try: the search's own draws
@@ -47,7 +47,7 @@ def counter(trial: str) -> Callable[[Any, int], None]:
 # --- the search ---------------------------------------------------------------------------------
 
 
-class Counted(tuner.trial.SearchTrial):
+class Counted(tuner.ray_backend.trainable.SearchTrial):
     """The search's own trial, counted."""
 
     def _start(self) -> Any:
@@ -62,9 +62,9 @@ class Counted(tuner.trial.SearchTrial):
 
 
 def run_search(flags: list[str]) -> int:
-    from tuner.search import main
+    from tuner.search.__main__ import main
 
-    tuner.trial.SearchTrial = Counted  # type: ignore[misc]
+    tuner.ray_backend.trainable.SearchTrial = Counted  # type: ignore[misc]
     return main(flags)
 
 
@@ -75,8 +75,8 @@ def stock_trial(config: dict[str, Any]) -> None:
     import torch
     from ray import tune
 
-    from model.config import parse_settings
-    from model.tasks import load_task_set
+    from model.config.parse import parse_settings
+    from model.tasks.task_set import load_task_set
     from model.train import train
 
     torch.set_num_threads(1)
@@ -95,7 +95,7 @@ def stock_trial(config: dict[str, Any]) -> None:
 
 
 def base_of_the_space() -> dict[str, Any]:
-    from tuner.space import load_space
+    from tuner.space.space import load_space
 
     return dict(load_space("default").base)
 
@@ -113,8 +113,8 @@ def param_space() -> dict[str, Any]:
     """The default space as one writes it for Ray; lists as text, which Optuna needs."""
     from ray import tune
 
-    from tuner.domains import Choice, Number
-    from tuner.space import load_space
+    from tuner.space.domains import Choice, Number
+    from tuner.space.space import load_space
 
     offered: dict[str, Any] = {}
     for parameter in load_space("default").parameters:

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from model import __version__
-from model.evaluate import PREDICTIONS, write_predictions
-from model.files import to_yaml, write_whole
-from model.scores import Scored, score
-from model.tasks import TaskSet
-from tuner.asked import Asked
-from tuner.ledger import encode
-from tuner.run_folder import LEDGER, SPACE, fingerprints, write_run
-from tuner.space import Space, load_space
+from model.common.files import to_yaml, write_atomic
+from model.evaluation.predictions import PREDICTIONS, write_predictions
+from model.evaluation.scores import Scored, score
+from model.tasks.task_set import TaskSet
+from tuner.runs.folder import LEDGER, SPACE, fingerprints, write_run
+from tuner.runs.ledger import encode
+from tuner.runs.request import SearchRequest
+from tuner.space.space import Space, load_space
 
 MOST = 12_000
 STEPS = (3_000, 6_000, 9_000, 12_000)
@@ -33,11 +33,11 @@ def make_search(folder: Path, trials: int, *, rows: int = 400, seed: int = 0) ->
     folder.mkdir(parents=True, exist_ok=True)
     space = load_space("default")
     writer = _Writer(folder, space, rows, np.random.default_rng(seed))
-    asked = Asked(num_samples=trials, max_examples=MOST, seed=seed)
-    write_whole(folder / SPACE, to_yaml(space.to_dict()))
-    write_run(folder, asked.to_dict(), fingerprints("made up", space.task_set, "tiny"))
+    request = SearchRequest(num_samples=trials, max_examples=MOST, seed=seed)
+    write_atomic(folder / SPACE, to_yaml(space.to_dict()))
+    write_run(folder, request.to_dict(), fingerprints("made up", space.task_set, "tiny"))
     writer.run(trials, folder.name, seed)
-    write_whole(folder / LEDGER, b"".join(encode(event) for event in writer.events))
+    write_atomic(folder / LEDGER, b"".join(encode(event) for event in writer.events))
     return folder
 
 
@@ -143,15 +143,17 @@ class _Writer:
         other = (labels + self.rng.integers(1, task.classes, len(labels))) % task.classes
         said = np.where(hit, labels, other)
         sure = self.rng.uniform(1.05 / task.classes, 1, len(labels))
-        shares = np.repeat(((1 - sure) / (task.classes - 1))[:, None], task.classes, axis=1)
-        shares[np.arange(len(labels)), said.astype(int)] = sure
-        return said, shares
+        probabilities = np.repeat(((1 - sure) / (task.classes - 1))[:, None], task.classes, axis=1)
+        probabilities[np.arange(len(labels)), said.astype(int)] = sure
+        return said, probabilities
 
     def table(self, answers: dict[str, tuple[np.ndarray, np.ndarray | None]]) -> pa.Table:
         parts = []
-        for name, (said, shares) in answers.items():
+        for name, (said, probabilities) in answers.items():
             count = len(said)
-            likely = [None] * count if shares is None else list(shares.astype(np.float32))
+            likely = (
+                [None] * count if probabilities is None else list(probabilities.astype(np.float32))
+            )
             columns = [
                 pa.array([name] * count).dictionary_encode(),
                 pa.array([f"{name}-{row}" for row in range(count)]),

@@ -44,8 +44,8 @@ def small_encoder(folder: Path) -> Path:
     from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
     from model.data.sources import load_split
-    from model.encoder import minilm_folder, quiet_transformers
-    from model.tasks import load_task_set
+    from model.modules.encoder import minilm_folder, quiet_transformers
+    from model.tasks.task_set import load_task_set
 
     source = minilm_folder()
     tokenizer = AutoTokenizer.from_pretrained(source)
@@ -85,7 +85,7 @@ def small_encoder(folder: Path) -> Path:
 
 def small_space(encoder: Path) -> Any:
     """The default space with the small encoder."""
-    from tuner.space import load_space
+    from tuner.space.space import load_space
 
     held = {
         "encoder.name": str(encoder),
@@ -101,20 +101,20 @@ class Recorder:
     def __init__(self, encoder: Path) -> None:
         import torch
 
-        from model.prepare import Warm
+        from model.training.prepare import ProcessCache
 
         torch.set_num_threads(1)
-        self.space, self.warm = small_space(encoder), Warm()
+        self.space, self.cache = small_space(encoder), ProcessCache()
 
     def record(self, number: int, folder: Path) -> dict[str, Any]:
         """The curve of configuration `number`."""
-        from model.prepare import prepare
-        from model.run import Heart, Run
-        from model.step import TrainingDiverged
+        from model.training.prepare import prepare
+        from model.training.run import Heartbeat, TrainingRun
+        from model.training.step import TrainingDiverged
 
         points = [round(EXAMPLES * share) for share in POINTS]
 
-        class Curve(Run):
+        class Curve(TrainingRun):
             """A run that saves nothing, and is scored only where a curve has a point."""
 
             def save(self) -> str:
@@ -136,13 +136,15 @@ class Recorder:
             "optim.learning_rate": FASTER * settings.get("optim.learning_rate", 2e-4),
         }
         config = self.space.config(settings, None, budget)
-        prepared = prepare(config, self.space.task_set, warm=self.warm)
+        prepared = prepare(config, self.space.task_set, cache=self.cache)
         with tempfile.TemporaryDirectory(dir=folder) as place:
             run = Curve(prepared, Path(place), None, print)
             run.start_fresh()
             run.begin()
             try:
-                found = [r for r in run.fine_tune(lambda: False, lambda *_: None, Heart(None)) if r]
+                found = [
+                    r for r in run.fine_tune(lambda: False, lambda *_: None, Heartbeat(None)) if r
+                ]
             except TrainingDiverged:
                 found = []
         curve = [
@@ -187,7 +189,7 @@ def to_parquet(lines: list[dict[str, Any]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from tuner.domains import label_of
+    from tuner.space.domains import label_of
 
     rows = [
         {

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.made_up_search import make_search
-from tuner.report import write_report
+from tuner.report.write import write_report
 
 LIMIT = 12e6  # bytes
 

@@ -27,14 +27,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from simulated import make_engine, simulate
 
-from tuner.asked import Asked
-from tuner.engine import Engine
-from tuner.run_state import TrialState
-from tuner.rungs import Rungs
-from tuner.space import Space, load_space
+from tuner.engine.early_stopping import Rungs
+from tuner.engine.engine import Engine
+from tuner.runs.request import SearchRequest
+from tuner.runs.state import TrialState
+from tuner.space.space import Space, load_space
 
 MAXIMUM = 3600
-EVERY = Asked().grace(MAXIMUM)  # as shipped
+EVERY = SearchRequest().grace(MAXIMUM)  # as shipped
 
 
 @dataclass
@@ -72,7 +72,7 @@ def open_engine(folder: Path, space: Space, trials: int, slots: int, sampler: st
         slots=slots,
         every=EVERY,
         maximum=MAXIMUM,
-        rungs=Rungs(EVERY, MAXIMUM, Asked().reduction_factor),
+        rungs=Rungs(EVERY, MAXIMUM, SearchRequest().reduction_factor),
         sampler=sampler,
     )
 

@@ -11,13 +11,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from tuner.engine import Engine, Limits
-from tuner.keep import Shelf
-from tuner.ledger import Ledger
-from tuner.run_state import RunState, TrialState
-from tuner.rungs import Rungs
-from tuner.space import Space
-from tuner.study_file import JOURNAL, StudyFile
+from tuner.engine.early_stopping import Rungs
+from tuner.engine.engine import Engine, Limits
+from tuner.engine.study_file import StudyFile
+from tuner.runs.folder import JOURNAL
+from tuner.runs.ledger import Ledger
+from tuner.runs.retention import CheckpointStore
+from tuner.runs.state import RunState, TrialState
+from tuner.space.space import Space
 
 Curve = Callable[[TrialState, int], float]  # the score of a trial after so many examples
 
@@ -80,7 +81,7 @@ def make_engine(
         space=space,
         tasks=space.task_set,
         folder=folder or Path("nowhere"),
-        shelf=Shelf(folder or Path("nowhere")),
+        store=CheckpointStore(folder or Path("nowhere")),
         data=None,
         limits=Limits(trials, maximum, every, slots, threads=1),
         extra={"budget.examples": maximum, "budget.epochs": None, "budget.eval_every": every},

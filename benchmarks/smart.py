@@ -16,8 +16,8 @@ from sides.measure import interleave, options, ratios, spread
 from sides.ours import Ours
 from sides.starter import Starter
 
-from model.prepare import Warm
-from model.tasks import load_task_set
+from model.tasks.task_set import load_task_set
+from model.training.prepare import ProcessCache
 
 ALONE, JOINT = {"schedule.name": "sequential"}, {"schedule.name": "batch_round_robin"}
 PLAIN, PLAIN_JOINT = "plain", "plain, all tasks"
@@ -37,9 +37,9 @@ KINDS: dict[str, tuple[dict[str, Any], float | None]] = {
 
 def main() -> None:
     asked = options(__doc__.splitlines()[0], steps=8)
-    tasks, warm = load_task_set(asked.tasks), Warm()
+    tasks, cache = load_task_set(asked.tasks), ProcessCache()
     sides = {
-        name: Ours(tasks, asked.data, settings, warm=warm, typical=True)
+        name: Ours(tasks, asked.data, settings, cache=cache, typical=True)
         for name, (settings, _) in KINDS.items()
     }
     real = Apart(Ours, tasks, asked.data, {"smart.weight": 1}, even=asked.steps)

@@ -24,13 +24,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import psutil
 
-import tuner.console
-import tuner.trial
+import tuner.ray_backend.trainable
+import tuner.terminal
 
 HEADER = ("trials", "process", "memory", "own memory", "files", "threads", "seconds")
 
 
-class Soaked(tuner.trial.SearchTrial):
+class Soaked(tuner.ray_backend.trainable.SearchTrial):
     """Some trials go wrong; which ones, their number says."""
 
     def _start(self) -> Iterator[dict[str, Any]]:
@@ -99,10 +99,10 @@ def main() -> None:
     arguments = parser.parse_args()
     from tuner import run_search
 
-    tuner.trial.SearchTrial = Soaked  # type: ignore[misc]
+    tuner.ray_backend.trainable.SearchTrial = Soaked  # type: ignore[misc]
     watch = Watch(arguments.every)
-    tuner.console.SearchConsole.draw = lambda console, engine: watch(console, engine)  # type: ignore[method-assign]
-    tuner.console.SearchConsole.warn = lambda console, line: None  # type: ignore[method-assign]
+    tuner.terminal.SearchConsole.draw = lambda console, engine: watch(console, engine)  # type: ignore[method-assign]
+    tuner.terminal.SearchConsole.warn = lambda console, line: None  # type: ignore[method-assign]
     print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER), flush=True)
     with tempfile.TemporaryDirectory(prefix="stockpot-soak-") as folder:
         result = run_search(

@@ -2,12 +2,12 @@
 
     python benchmarks/soup.py                         # both, the second on 16 short trials
     python benchmarks/soup.py memory                  # 16 models of the embedded encoder
-    python benchmarks/soup.py time runs/default       # a finished search, cooked anew in a copy
+    python benchmarks/soup.py time runs/default       # a finished search, in a copy
 
 memory  The resident size of a fresh process while it averages 1, 2, ... 16 models, above what it
         had before the first, as a multiple of one model. The bound is three: the running mean, one
         ingredient, one model.
-time    Seconds of cooking all methods, over evaluations times seconds of one evaluation of dev.
+time    Seconds of all methods, over evaluations times seconds of one evaluation of dev.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def make_models(folder: Path, encoder: str, count: int) -> None:
     the number of folders that memory must not grow with, and the disk need not either."""
     import torch
 
-    from model.config import parse_settings
-    from model.encoder import load_encoder, load_tokenizer
-    from model.folder import save_model
-    from model.prepare import build_model, fill_in
-    from model.tasks import load_task_set
+    from model.config.parse import parse_settings
+    from model.evaluation.model_folder import save_model
+    from model.modules.encoder import load_encoder, load_tokenizer
+    from model.tasks.task_set import load_task_set
+    from model.training.prepare import build_model, fill_in
 
     tasks = load_task_set("sample")
     config = fill_in(parse_settings({"encoder.name": encoder}, tasks))
@@ -93,21 +93,20 @@ def measure(folder: Path, count: int) -> int:
     import psutil
     import torch
 
-    from model.folder import read_model
-    from tuner.average import weight_files
-    from tuner.dishes import WEIGHTS, dish
-    from tuner.pot import Pot
+    from model.evaluation.model_folder import read_model
+    from tuner.soup.average import SoupModel, weight_files
+    from tuner.soup.combinations import WEIGHTS, combine
 
     torch.set_num_threads(1)
     places = sorted(folder.iterdir())[:count]
     size = sum(path.stat().st_size for path in weight_files(places[0]))
-    read_model(places[0])  # what is loaded once, whatever is cooked: transformers and its kin
+    read_model(places[0])  # what is loaded once, whatever is averaged: transformers and its kin
     process = psutil.Process()
     start = process.memory_info().rss
     with Peak(process) as peak:
-        pot = Pot(places, 0, torch.device("cpu"))
+        soup_model = SoupModel(places, 0, torch.device("cpu"))
         for some in range(1, len(places) + 1):
-            pot.cook({"sentiment": dish(WEIGHTS, range(some))})
+            soup_model.average({"sentiment": combine(WEIGHTS, range(some))})
     above = peak.highest - start
     print(json.dumps({"model": size, "above": above, "models": above / size}))
     return 0
@@ -157,9 +156,10 @@ def bench_search(count: int) -> int:
 
 def bench_time(run: Path) -> int:
     from model.data.batches import Assembler
-    from model.evaluate import evaluate
-    from model.folder import read_model
-    from tuner.cook import cook, dev_data, open_run
+    from model.evaluation.evaluate import evaluate
+    from model.evaluation.model_folder import read_model
+    from tuner.runs.open import open_run
+    from tuner.soup.make import dev_data, make_soup
 
     def quiet(line: str) -> None:
         pass
@@ -167,7 +167,7 @@ def bench_time(run: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         leave = shutil.ignore_patterns("soup", "soups", "lock")
         copy = Path(shutil.copytree(run, Path(folder) / run.name, ignore=leave))
-        data = dev_data(open_run(copy, quiet), None, quiet)
+        data = dev_data(open_run(copy), quiet)
         model, tokenizer = read_model(next(copy.glob("trials/*/checkpoints/*/model")))
         assembler = Assembler.of(tokenizer, model.spec.max_length)
         once = []
@@ -176,19 +176,19 @@ def bench_time(run: Path) -> int:
             evaluate(model, data.rows, assembler)
             once.append(time.perf_counter() - began)
         began = time.perf_counter()
-        soup = cook(copy, log=quiet)
+        soup = make_soup(copy, log=quiet)
         seconds = time.perf_counter() - began
         began = time.perf_counter()
-        cook(copy, log=quiet)
+        make_soup(copy, log=quiet)
         again = time.perf_counter() - began
-    one, count = min(once), soup["evaluations"]
-    greedy = len(soup["steps"]) - 1
+    one, count = min(once), soup.evaluations
+    greedy = len(soup.steps) - 1
     rows = sum(len(of.labels) for of in data.rows.values())
-    print(f"{len(soup['ingredients'])} ingredients, {rows:,} dev rows")
+    print(f"{len(soup.ingredients)} ingredients, {rows:,} dev rows")
     print(f"one evaluation of dev: {one:.2f} s ({os.cpu_count()} CPUs)")
     print(f"evaluations: at most {greedy} of the greedy soup on dev; {count:g} in all")
-    print(f"cooked in {seconds:.1f} s = {seconds / (count * one):.2f} x evaluations x one")
-    print(f"cooked again, from what was kept: {again:.1f} s")
+    print(f"made in {seconds:.1f} s = {seconds / (count * one):.2f} x evaluations x one")
+    print(f"made again, from what was kept: {again:.1f} s")
     return 0
 
 

@@ -22,6 +22,7 @@ BARE, IMPORT, HELP = "bare interpreter", "import model", "tuner.search --help"
 COMMANDS = {
     BARE: ["-c", "pass"],
     IMPORT: ["-c", "import model"],
+    "stockpot --help": ["-m", "tuner", "--help"],
     HELP: ["-m", "tuner.search", "--help"],
     "model.train --help": ["-m", "model.train", "--help"],
 }

@@ -18,7 +18,7 @@ from sides.measure import interleave, matmul_rate, options, ratios, spread
 from sides.ours import Ours, Work
 from sides.starter import Starter
 
-from model.tasks import load_task_set
+from model.tasks.task_set import load_task_set
 
 GOALS = {  # examples per second of ours, over theirs
     "starter loop": 2.5,

@@ -20,14 +20,14 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import tuner.trial
+import tuner.ray_backend.trainable
 
 SIZES = [4, 4, 4]
 BUDGET = {"budget.examples": 24, "budget.epochs": None, "budget.eval_every": 24}
 SMALL = {"batch.sizes": SIZES, "budget.eval_rows": 8, "smart.weight": 0}
 NOTES = "turnover.jsonl"
 
-tuner.trial.PULSE = 0.0  # a record before every step, the first included
+tuner.ray_backend.trainable.HEARTBEAT = 0.0  # a record before every step, the first included
 
 
 def note(place: Path, first: float) -> None:
@@ -35,7 +35,7 @@ def note(place: Path, first: float) -> None:
         file.write(json.dumps({"first": first, "end": time.time()}) + "\n")
 
 
-class Timed(tuner.trial.SearchTrial):
+class Timed(tuner.ray_backend.trainable.SearchTrial):
     """The search's own trial, which notes when it is about to take its first step."""
 
     def _begin(self, config: dict[str, Any]) -> None:
@@ -55,8 +55,8 @@ def stock_trial(config: dict[str, Any]) -> None:
     import torch
     from ray import tune
 
-    from model.config import parse_settings
-    from model.tasks import load_task_set
+    from model.config.parse import parse_settings
+    from model.tasks.task_set import load_task_set
     from model.train import train
 
     torch.set_num_threads(1)
@@ -65,7 +65,7 @@ def stock_trial(config: dict[str, Any]) -> None:
     settings = parse_settings({**BUDGET, **SMALL, "encoder.name": config["encoder"]}, tasks)
     first = None
     out = folder / f"stock-{time.time_ns()}"
-    for _ in train(settings, tasks, out=out, warn=lambda line: None, pulse=0.0):
+    for _ in train(settings, tasks, out=out, warn=lambda line: None, heartbeat=0.0):
         first = first or time.time()
     assert first is not None
     note(folder, first)
@@ -82,7 +82,7 @@ def gaps(folder: Path) -> list[float]:
 def of_the_search(encoder: str, trials: int, folder: Path) -> list[float]:
     from tuner import run_search
 
-    tuner.trial.SearchTrial = Timed  # type: ignore[misc]
+    tuner.ray_backend.trainable.SearchTrial = Timed  # type: ignore[misc]
     run_search(
         storage_path=folder / "runs",
         encoder=encoder,
@@ -101,7 +101,7 @@ def of_the_search(encoder: str, trials: int, folder: Path) -> list[float]:
 def of_stock_ray(encoder: str, trials: int, folder: Path) -> list[float]:
     from ray import tune
 
-    from tuner.ray_session import ray_session
+    from tuner.ray_backend.session import ray_session
 
     with ray_session(None):
         tune.Tuner(

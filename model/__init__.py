@@ -13,12 +13,12 @@ __version__ = "0.1.0"
 __all__ = ["load_model"]
 
 if TYPE_CHECKING:
-    from model.folder import load_model
+    from model.evaluation.model_folder import load_model
 
 
 def __getattr__(name: str) -> Any:
     if name == "load_model":
-        from model.folder import load_model
+        from model.evaluation.model_folder import load_model
 
         return load_model
     raise AttributeError(f"module 'model' has no attribute '{name}'")

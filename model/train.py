@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 # What is heavy is imported when a run starts: `--help` must not wait for torch.
 if TYPE_CHECKING:
-    from model.prepare import Warm
-    from model.progress import Progress, Record
-    from model.settings import RunConfig
-    from model.tasks import TaskSet
+    from model.config.settings import RunConfig
+    from model.tasks.task_set import TaskSet
+    from model.training.prepare import ProcessCache
+    from model.training.progress import Progress, Record
 
 __all__ = ["train"]
 
@@ -40,41 +40,41 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = print,
     watch: Callable[[Progress, int], None] = lambda progress, steps: None,
-    pulse: float | None = None,
-    warm: Warm | None = None,
+    heartbeat: float | None = None,
+    cache: ProcessCache | None = None,
 ) -> Iterator[Record]:
     """Train one run in `out`. When `stop()` turns true, the state is saved and the run ends.
 
     `watch` hears of every step: where the run stands, and how many steps its stage has. With
-    `pulse`, a short record {"pulse": True, "examples": ...} comes between evaluations, about
-    every so many seconds, for whoever has to decide things in between. Runs that share a
-    `warm` start faster.
+    `heartbeat`, a short record {"heartbeat": True, "examples": ...} comes between evaluations,
+    about every so many seconds, for whoever has to decide things in between. Runs that share a
+    `cache` start faster.
 
     Raises `InputError` for what the user can mend and `TrainingDiverged` for a loss that is
     no longer a number.
     """
-    from model.prepare import prepare
-    from model.run import TASKS, Heart, Run
-    from model.run_lock import check_folder, hold
+    from model.training.prepare import prepare
+    from model.training.run import TASKS, Heartbeat, TrainingRun
+    from model.training.run_lock import check_folder, hold
 
     out = Path(out)
     check_folder(out, resume=resume)
-    prepared = prepare(config, tasks, data=data, device=device, warn=warn, warm=warm)
+    prepared = prepare(config, tasks, data=data, device=device, warn=warn, cache=cache)
     with hold(out):
         check_folder(out, resume=resume)  # again: another run may have come and gone meanwhile
-        run = Run(prepared, out, data, warn)
+        run = TrainingRun(prepared, out, data, warn)
         if not (resume and run.restore()):
             run.start_fresh()
         run.begin()
-        heart = Heart(pulse)
-        yield from run.pretrain(stop, watch, heart)
+        beat = Heartbeat(heartbeat)
+        yield from run.pretrain(stop, watch, beat)
         if run.progress.stage == TASKS:
-            yield from run.fine_tune(stop, watch, heart)
+            yield from run.fine_tune(stop, watch, beat)
             if run.progress.step >= prepared.steps:
                 run.finish()
 
 
 if __name__ == "__main__":
-    from model.command import main
+    from model.cli.command import main
 
     raise SystemExit(main())

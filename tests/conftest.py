@@ -8,6 +8,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,33 @@ from hypothesis import settings
 
 from model.data.batches import Assembler, Batch
 from model.data.tokens import Tokens, encode_texts
-from model.encoder import load_encoder, load_tokenizer
-from model.multitask import ModelSpec, MultitaskModel, TaskSpec
-from model.tasks import TaskSet, load_task_set
+from model.modules.encoder import load_encoder, load_tokenizer
+from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec
+from model.tasks.task_set import TaskSet, load_task_set
 
 # A busy machine must not fail a test, nor a lucky draw pass it.
 settings.register_profile("stockpot", deadline=None, derandomize=True)
 settings.load_profile("stockpot")
 
 
+LONGEST = (  # files of more than a minute
+    "test_search_faults.py",
+    "test_search_signals.py",
+    "test_lost_storage.py",
+    "test_search.py",
+    "test_cut_ledger.py",
+    "test_resume.py",
+    "test_faulty_search.py",
+    "test_remote.py",
+    "test_report.py",
+    "test_train.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The file that takes longest comes first, so that it is not what all wait for in the end."""
-    items.sort(key=lambda item: item.path.name != "test_search_faults.py")
+    """The files that take longest come first, so that nobody waits for one of them in the end."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,15 +66,46 @@ def threads() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.fixture
-def two_lanes(threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads, and lanes however small the work."""
+def two_replicas(threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads, and a replica however small the work."""
     threads(2)
-    monkeypatch.setattr("model.lanes.WORTH", 0)
+    monkeypatch.setattr("model.training.replicas.WORTH", 0)
 
 
 @pytest.fixture(scope="session")
 def tasks() -> TaskSet:
     return load_task_set("sample")
+
+
+class SharedRay:
+    """One Ray for all searches of this process: a start takes longer than a small search."""
+
+    def __init__(self) -> None:
+        self.open = ExitStack()
+
+    def start(self) -> None:
+        import ray
+
+        from tuner.ray_backend.session import ray_session
+
+        if not ray.is_initialized():
+            self.open.enter_context(ray_session(None))
+
+    def stop(self) -> None:
+        self.open.close()
+
+
+@pytest.fixture(scope="session")
+def shared_ray() -> Iterator[SharedRay]:
+    """For tests that need a Ray of their own, to stop this one: `shared_ray.stop()`."""
+    shared = SharedRay()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture(scope="module")
+def ray(shared_ray: SharedRay) -> None:
+    shared_ray.start()
 
 
 def make_task(name: str = "mood", **changes: Any) -> TaskSpec:

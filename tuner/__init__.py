@@ -1,39 +1,40 @@
-"""Many runs: the search, the soup and the report.
+"""Many runs: the search, the soup and the report. Everything here loads when it is first used.
 
 >>> from tuner import run_search
 >>> result = run_search(space="default", num_samples=8)
->>> result.summary.text()
+>>> result.best, result.dataframe()
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tuner.afterwards import SearchResult
+    from model.train import train
+    from tuner.predict.predictor import load_predictor
+    from tuner.report.write import write_report
+    from tuner.search.api import run_search
+    from tuner.search.finish import SearchResult
+    from tuner.soup.make import make_soup
 
-__all__ = ["run_search"]
+__all__ = ["SearchResult", "load_predictor", "make_soup", "run_search", "train", "write_report"]
+
+PLACES = {
+    "SearchResult": "tuner.search.finish",
+    "load_predictor": "tuner.predict.predictor",
+    "make_soup": "tuner.soup.make",
+    "run_search": "tuner.search.api",
+    "train": "model.train",
+    "write_report": "tuner.report.write",
+}
 
 
-def run_search(**settings: Any) -> SearchResult:
-    """A search with the command's settings: `space`, `num_samples`, `storage_path`, ...
+def __getattr__(name: str) -> Any:
+    if name not in PLACES:
+        raise AttributeError(f"module 'tuner' has no attribute '{name}'")
+    return getattr(import_module(PLACES[name]), name)
 
-    With `resume=True` all that is left out comes from the run's folder, as on the command line.
-    """
-    from dataclasses import fields
 
-    from model.errors import InputError, suggest
-    from tuner.asked import Asked, How
-    from tuner.driver import search
-    from tuner.run_folder import complete
-
-    asked = {item.name for item in fields(Asked)}
-    how = {item.name for item in fields(How)}
-    unknown = [
-        f"'{key}' is not one; {suggest(key, asked | how)}" for key in settings.keys() - asked - how
-    ]
-    if unknown:
-        raise InputError("run_search", unknown)
-    given = {key: value for key, value in settings.items() if key in asked}
-    place = How(**{key: value for key, value in settings.items() if key in how})
-    return search(*complete(given, place))
+def __dir__() -> list[str]:
+    return __all__

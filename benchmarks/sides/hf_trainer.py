@@ -25,8 +25,8 @@ from transformers import (
 )
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from model.encoder import minilm_folder, quiet_transformers
-from model.tasks import TaskSet
+from model.modules.encoder import minilm_folder, quiet_transformers
+from model.tasks.task_set import TaskSet
 
 from .starter import BATCH, texts_of
 

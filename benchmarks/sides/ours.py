@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.config import parse_settings
+from model.config.parse import parse_settings
 from model.data.batches import RowNumbers, TaskStream
-from model.prepare import Warm, prepare
-from model.run import Run
-from model.tasks import TaskSet
+from model.tasks.task_set import TaskSet
+from model.training.prepare import ProcessCache, prepare
+from model.training.run import TrainingRun
 
 WARM_UP = 3  # steps, before the first that is timed
 
@@ -35,7 +35,7 @@ class Ours:
         data: Path | None,
         settings: dict[str, Any],
         *,
-        warm: Warm | None = None,
+        cache: ProcessCache | None = None,
         typical: bool = False,
         even: int | None = None,
     ) -> None:
@@ -43,14 +43,14 @@ class Ours:
         config = parse_settings(
             {"encoder.name": "minilm", "batch.sizes": 16, "budget.epochs": 50, **settings}, tasks
         )
-        prepared = prepare(config, tasks, data=data, warn=lambda line: None, warm=warm)
+        prepared = prepare(config, tasks, data=data, warn=lambda line: None, cache=cache)
         for stream in prepared.streams.values():
             if typical:
                 repeat_typical(stream)
             elif even:
                 spread_evenly(stream, even)
         # Nothing is written into the folder: no evaluation, no checkpoint.
-        self.run = Run(prepared, Path(tempfile.gettempdir()), data, lambda line: None)
+        self.run = TrainingRun(prepared, Path(tempfile.gettempdir()), data, lambda line: None)
         self.run.start_fresh()
         self.run.model.train()
         self.rounds = prepared.rounds(0)

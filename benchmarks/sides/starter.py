@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader
 from transformers import AutoModel, AutoTokenizer
 
 from model.data.sources import load_split
-from model.encoder import minilm_folder
-from model.tasks import Task, TaskSet
+from model.modules.encoder import minilm_folder
+from model.tasks.task_set import Task, TaskSet
 
 BATCH = 16
 

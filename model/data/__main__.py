@@ -8,78 +8,57 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from model.cli.exit_code import exit_code
+from model.cli.parser import Parser, add_data, command_parser
+from model.common.errors import InputError
 from model.data.imported import imported_path
-from model.data.info import aligned, describe
+from model.data.info import aligned, describe_data
 from model.data.rows import Split
 from model.data.sources import absent_files, import_split, load_split, require_data
-from model.errors import InputError
-from model.tasks import SPLITS, Task, load_task_set
+from model.tasks.task_set import SPLITS, Task, load_task_set
 
 Absent = Mapping[tuple[str, str], str]  # task and split -> the file that is not there
-EXAMPLES = """examples:
-  python -m model.data info --tasks cs224n --data ~/cs224n --encoder minilm
-  python -m model.data import --tasks cs224n --data ~/cs224n --out data/
-  python -m model.data import --tasks my_tasks.yaml --data raw/ --out data/ --task mood
-"""
+EXAMPLES = {
+    "look": "info --tasks cs224n --data ~/cs224n --encoder minilm",
+    "import": "import --tasks cs224n --data ~/cs224n --out data/",
+    "one task": "import --tasks my_tasks.yaml --data raw/ --out data/ --task mood",
+}
+COMMANDS = {
+    "import": "Write {task}-{split}.arrow files, which a run reads in place of the source.",
+    "info": "Tell sizes, labels, lengths, damaged rows, and rows in more than one split.",
+}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        tasks = _chosen(options)
-        errors = _import(options, tasks) if options.command == "import" else _info(options, tasks)
-    except InputError as error:
-        errors = [error]
+def make_parser() -> Parser:
+    about = "Bring data into one Arrow schema, and see what they are like."
+    parser = command_parser("data", about, EXAMPLES)
+    commands = parser.add_subparsers(dest="command", required=True, metavar=" | ".join(COMMANDS))
+    for name, about in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=about, epilog=parser.epilog)
+        text = "Task set: a shipped one's name or a YAML file (default: sample)."
+        command.add_argument("--tasks", default="sample", metavar="SET", help=text)
+        add_data(command, "none")
+        text = "Only this task. May be repeated (default: all)."
+        command.add_argument("--task", action="append", metavar="NAME", help=text)
+        if name == "import":
+            text = "Folder to write to."
+            command.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
+        else:
+            text = "Count tokens too, as minilm, a folder or a Hub id does (default: words only)."
+            command.add_argument("--encoder", metavar="NAME", help=text)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return exit_code(lambda: run(make_parser().parse_args(argv)), "the command failed")
+
+
+def run(options: argparse.Namespace) -> int:
+    tasks = _chosen(options)
+    errors = _import(options, tasks) if options.command == "import" else _info(options, tasks)
     for told in errors:
         print(told, file=sys.stderr)
     return 2 if errors else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m model.data",
-        description="Bring data into one Arrow schema, and see what they are like.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="import | info")
-    for name, about in (
-        ("import", "write {task}-{split}.arrow files, which a run reads in place of the source"),
-        ("info", "sizes, labels, lengths, damaged rows, and rows in more than one split"),
-    ):
-        command = commands.add_parser(
-            name,
-            help=about,
-            description=f"{name}: {about}.",
-            epilog=EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.add_argument(
-            "--tasks",
-            default="sample",
-            help="a task set: its name or a .yaml file (default sample)",
-        )
-        command.add_argument(
-            "--data", type=Path, metavar="DIR", help="the folder of its files (default none)"
-        )
-        command.add_argument(
-            "--task",
-            action="append",
-            metavar="NAME",
-            help="only this task; repeatable (default all)",
-        )
-        if name == "import":
-            command.add_argument(
-                "--out", type=Path, required=True, metavar="DIR", help="where to write"
-            )
-        else:
-            command.add_argument(
-                "--encoder",
-                metavar="NAME",
-                help="count tokens too, by this encoder's tokenizer: minilm, a folder or a Hub id "
-                "(default words only)",
-            )
-    return parser
 
 
 def _chosen(options: argparse.Namespace) -> list[Task]:
@@ -120,7 +99,7 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
             except InputError as error:
                 errors.append(error)
         if splits:
-            print(describe(task, splits, tokenizer), end="\n\n")
+            print(describe_data(task, splits, tokenizer), end="\n\n")
     print(
         "\n".join([*_told(absent), "words and tokens: of a row, median / 95th percentile / most"])
     )
@@ -128,7 +107,7 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
 
 
 def _tokenizer(name: str) -> Any:
-    from model.encoder import load_tokenizer  # loads torch, which nothing else here needs
+    from model.modules.encoder import load_tokenizer  # loads torch, which nothing else here needs
 
     try:
         return load_tokenizer(name)

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from model.common.errors import InputError
 from model.data.delimited import missing_column, wanted_columns
 from model.data.rows import SCHEMA, RawRow
-from model.errors import InputError
-from model.tasks import Source
+from model.tasks.task_set import Source
 
 
 def read_parquet(path: Path, source: Source, labelled: bool) -> Iterator[RawRow]:

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from model.common.errors import InputError, suggest
 from model.data.rows import RawRow
-from model.errors import InputError, suggest
-from model.tasks import Source
+from model.tasks.task_set import Source
 
 Fields = Callable[[str], list[str]]
 FIRST_ROWS = 1000  # that tell how many columns a file without a header has

@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from model.common.errors import InputError
+from model.common.files import sha256_of, write_atomic
 from model.data.columnar import first_line, open_arrow
 from model.data.rows import Split
-from model.errors import InputError
-from model.files import sha256_of, write_whole
-from model.tasks import Source, Task
+from model.tasks.task_set import Source, Task
 
 SOURCE, FILE, DAMAGED = b"stockpot.source", b"stockpot.file", b"stockpot.damaged"
 
@@ -40,7 +40,7 @@ def write_split(
         writer.write_table(table)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, sink.getvalue().to_pybytes())
+        write_atomic(path, sink.getvalue().to_pybytes())
     except OSError as error:
         raise InputError(str(path), [f"cannot be written: {first_line(error)}"]) from None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.data.rows import Split, labels_of
 from model.data.tokens import encode_texts
-from model.tasks import Task
+from model.tasks.task_set import Task
 
 NAMED = 5  # damaged rows and ids that are named
 
@@ -47,7 +47,7 @@ def _keys(table: pa.Table) -> list[tuple[str, ...]]:
     ]
 
 
-def describe(task: Task, splits: dict[str, Split], tokenizer: Any = None) -> str:
+def describe_data(task: Task, splits: dict[str, Split], tokenizer: Any = None) -> str:
     """A few aligned lines for one task."""
     kind = {"classes": f"{task.classes} classes", "regression": f"{task.low:g} to {task.high:g}"}
     shape = "pairs" if task.pair else "single sentences"

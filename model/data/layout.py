@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from model.common.errors import InputError
 from model.data.tokens import Ids, Offsets, Tokens
-from model.errors import InputError
 
 Layout = Literal[
     "single",

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from model.errors import InputError
-from model.tasks import Task
+from model.common.errors import InputError
+from model.tasks.task_set import Task
 
 SCHEMA = pa.schema(
     [

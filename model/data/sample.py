@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from model.errors import InputError, suggest
+from model.common.errors import InputError, suggest
 
 T = TypeVar("T")
 SEED = 20_240_224
@@ -68,7 +68,7 @@ class Dice:
         return sum(self.share() for _ in range(12)) - 6.0
 
 
-class Draft(NamedTuple):
+class SampleDraft(NamedTuple):
     """An example before its label is disturbed."""
 
     sentence1: str
@@ -76,8 +76,8 @@ class Draft(NamedTuple):
     label: float
 
 
-class Recipe(NamedTuple):
-    make: Callable[[Dice], Draft]
+class SampleRecipe(NamedTuple):
+    make: Callable[[Dice], SampleDraft]
     disturb: Callable[[Dice, float], float]
     shares: tuple[float, ...]  # of each class; empty where any label will do
     sizes: dict[str, int]
@@ -121,7 +121,7 @@ def _corpus(task: str) -> dict[str, tuple[SampleRow, ...]]:
     return corpus
 
 
-def _recipes() -> dict[str, Recipe]:
+def _recipes() -> dict[str, SampleRecipe]:
     from model.data.sample_events import event_pair
     from model.data.sample_opinions import opinion
     from model.data.sample_questions import question_pair
@@ -129,9 +129,13 @@ def _recipes() -> dict[str, Recipe]:
     sizes = (("sentiment", 1600), ("paraphrase", 2400), ("similarity", 1200))
     split_sizes = {task: {"train": size, "dev": 400, "test": 400} for task, size in sizes}
     return {
-        "sentiment": Recipe(opinion, _neighbour, SENTIMENT_SHARES, split_sizes["sentiment"], 1),
-        "paraphrase": Recipe(question_pair, _flip, PARAPHRASE_SHARES, split_sizes["paraphrase"], 2),
-        "similarity": Recipe(event_pair, _blur, (), split_sizes["similarity"], 3),
+        "sentiment": SampleRecipe(
+            opinion, _neighbour, SENTIMENT_SHARES, split_sizes["sentiment"], 1
+        ),
+        "paraphrase": SampleRecipe(
+            question_pair, _flip, PARAPHRASE_SHARES, split_sizes["paraphrase"], 2
+        ),
+        "similarity": SampleRecipe(event_pair, _blur, (), split_sizes["similarity"], 3),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from model.data.sample import Dice, Draft
+    from model.data.sample import Dice, SampleDraft
 
 Meaning = tuple[str, ...]  # its wordings
 Event = dict[str, Meaning]
@@ -65,8 +65,8 @@ TIMES = _meanings(
 SHARES = (0.0, 0.25, 0.45, 0.65, 0.85, 1.0)  # how likely each part is to be kept
 
 
-def event_pair(dice: Dice) -> Draft:
-    from model.data.sample import Draft
+def event_pair(dice: Dice) -> SampleDraft:
+    from model.data.sample import SampleDraft
 
     social = dice.chance(0.4)
     first = _event(dice, social)
@@ -74,7 +74,7 @@ def event_pair(dice: Dice) -> Draft:
     texts = _say(dice, first), _say(dice, second)
     if texts[0] == texts[1]:
         return event_pair(dice)
-    return Draft(*texts, label=grade)
+    return SampleDraft(*texts, label=grade)
 
 
 def _event(dice: Dice, social: bool) -> Event:

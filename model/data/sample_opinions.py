@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from model.data.sample import Dice, Draft
+    from model.data.sample import Dice, SampleDraft
 
 THINGS = (
     *("the harbour tour", "this desk lamp", "the second season", "her latest novel"),
@@ -78,15 +78,15 @@ CONTRASTS = (  # {a} gives way, {b} decides
 )
 
 
-def opinion(dice: Dice) -> Draft:
-    from model.data.sample import Draft
+def opinion(dice: Dice) -> SampleDraft:
+    from model.data.sample import SampleDraft
 
     if dice.chance(0.45):
         body, grade = _contrast(dice)
     else:
         body, grade = _clause(dice, dice.pick(THINGS))
     text = f"{dice.pick(OPENERS)}{body}{dice.pick(CLOSERS)}."
-    return Draft(text[0].upper() + text[1:], None, float(grade + 2))
+    return SampleDraft(text[0].upper() + text[1:], None, float(grade + 2))
 
 
 def _clause(dice: Dice, subject: str) -> tuple[str, int]:

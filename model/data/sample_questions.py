@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from model.data.sample import Dice, Draft
+    from model.data.sample import Dice, SampleDraft
 
 # A meaning is a tuple of its wordings.
 Meaning = tuple[str, ...]
@@ -217,8 +217,8 @@ ASKS: tuple[Ask, ...] = (
 LEADS = ("", "", "", "", "", "Quick question: ", "Does anyone know? ", "Just wondering: ")
 
 
-def question_pair(dice: Dice) -> Draft:
-    from model.data.sample import Draft
+def question_pair(dice: Dice) -> SampleDraft:
+    from model.data.sample import SampleDraft
 
     ask = dice.pick(ASKS)
     filling = _fill(dice, ask)
@@ -232,7 +232,7 @@ def question_pair(dice: Dice) -> Draft:
         )
     if dice.chance(0.5):
         texts = texts[::-1]
-    return Draft(texts[0], texts[1], label)
+    return SampleDraft(texts[0], texts[1], label)
 
 
 def _fill(dice: Dice, ask: Ask) -> Filling:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from model.common.errors import InputError, suggest
 from model.data.clean import CLEAN
 from model.data.columnar import first_line, read_arrow, read_hub, read_parquet, records_of
 from model.data.delimited import read_cs224n, read_glue
 from model.data.imported import imported_path, is_file, open_imported, state_of, write_split
 from model.data.rows import RawRow, Split, build_split
 from model.data.sample import sample_split
-from model.errors import InputError, suggest
-from model.tasks import SPLITS, Source, Task
+from model.tasks.task_set import SPLITS, Source, Task
 
 Reader = Callable[[Path, Source, bool], Iterator[RawRow]]
 READERS: dict[str, Reader] = {

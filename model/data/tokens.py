@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from model.errors import InputError
-from model.files import write_whole
+from model.common.errors import InputError
+from model.common.files import write_atomic
 
 FORMAT = b"stockpot tokens 1"  # change it with anything that changes the ids or the layout
 CHECK = b"sha256"
@@ -74,7 +74,7 @@ def tokenise(table: pa.Table, tokenizer: Any, cache_dir: Path | None = None) -> 
     batch = _encode(table, tokenizer)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, _file_of(batch))
+        write_atomic(path, _file_of(batch))
     except OSError as error:
         remedy = "set STOCKPOT_CACHE to a folder that can be written"
         raise InputError(str(folder), [f"tokens cannot be cached here ({error}); {remedy}"]) from (

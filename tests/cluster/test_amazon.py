@@ -11,7 +11,7 @@ from tests.cluster.lab import play, why_not
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(bool(reason := why_not()), reason=reason or ""),
 ]
 

@@ -11,7 +11,7 @@ from tests.cluster.lab import play, why_not
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(bool(reason := why_not()), reason=reason or ""),
 ]
 
@@ -32,6 +32,7 @@ def test_trials_run_on_the_workers_and_not_on_the_head(found: dict[str, Any]) ->
     assert {event["node"] for event in started} == {"first", "second"}
     assert of(found["shared_events"], "end", reason="complete")
     assert "soup/soup.json" in found["shared_files"]
+    assert "workers' niceness: 0\n" in found["shared_said"].replace("\r", "")
 
 
 def test_a_job_that_is_stopped_saves_its_trials_and_another_goes_on(found: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from model.checkpoint import TENSORS, checkpoints_in
-from tuner.trial import SearchTrial
+from model.training.checkpoint import TENSORS, checkpoints_in
+from tuner.ray_backend.trainable import SearchTrial
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYzEXAMPLEKEY"  # as an environment has one
 URL = "s3://bob:hunter2-hunter2@bucket/runs"
@@ -37,7 +37,7 @@ class FaultyTrial(SearchTrial):
 
 def dying(records: Iterator[dict[str, Any]], out: Path, fault: str) -> Iterator[dict[str, Any]]:
     """Dies after its second evaluation, and what it saved last is not as it was."""
-    for number, record in enumerate(r for r in records if not r.get("pulse")):
+    for number, record in enumerate(r for r in records if not r.get("heartbeat")):
         if number == 1:
             newest = checkpoints_in(out / "checkpoints")[-1]
             DAMAGES[fault](newest / TENSORS)
@@ -57,7 +57,7 @@ def truncate(file: Path) -> None:
 
 def changed(records: Iterator[dict[str, Any]], fault: str) -> Iterator[dict[str, Any]]:
     for record in records:
-        yield record if record.get("pulse") else CHANGES[fault](record)
+        yield record if record.get("heartbeat") else CHANGES[fault](record)
 
 
 def without_score(record: dict[str, Any]) -> dict[str, Any]:

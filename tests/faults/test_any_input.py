@@ -13,14 +13,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.config import parse_layers, read_settings
-from model.errors import InputError
-from model.tasks import load_task_set
+from model.common.errors import InputError
+from model.config.parse import parse_layers, read_settings
+from model.tasks.task_set import load_task_set
 from tests.tuner.made_up_runs import begin, create
-from tuner.ledger import Ledger, encode, parse, read_events
-from tuner.run_folder import read_run
-from tuner.run_state import CLOSING, RunState
-from tuner.space import load_space
+from tuner.runs.folder import read_run
+from tuner.runs.ledger import Ledger, encode, parse, read_events
+from tuner.runs.state import CLOSING, RunState
+from tuner.space.space import load_space
 
 ROOT = Path(__file__).parents[2]
 SAME_FOLDER = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -37,8 +37,8 @@ def read_run_file(path: Path) -> Any:
 
 READERS: dict[str, tuple[Callable[[Path], Any], Path]] = {
     "space": (lambda path: load_space(str(path)), ROOT / "search_spaces" / "default.yaml"),
-    "tasks": (lambda path: load_task_set(str(path)), ROOT / "model" / "task_sets" / "cs224n.yaml"),
-    "config": (read_config, ROOT / "model" / "presets" / "paper-001.yaml"),
+    "tasks": (lambda path: load_task_set(str(path)), ROOT / "model/tasks/task_sets/cs224n.yaml"),
+    "config": (read_config, ROOT / "model/config/presets/paper-001.yaml"),
     "run": (read_run_file, ROOT / "search_spaces" / "default.yaml"),
 }
 

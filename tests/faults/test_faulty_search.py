@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from model.checkpoint import MANIFEST
-from model.config import parse_settings
-from model.files import read_yaml
-from model.tasks import load_task_set
+from model.common.files import read_yaml
+from model.config.parse import parse_settings
+from model.tasks.task_set import load_task_set
 from model.train import train
+from model.training.checkpoint import MANIFEST
 from tests.faults.faulty_trials import SECRET, DamagedTrial
 from tests.tuner.search_runs import events, open_study, settings
 from tuner import run_search
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[None]:
-    from tuner.ray_session import ray_session
-
-    with ray_session(None):
-        yield
 
 
 @dataclass(frozen=True)
@@ -46,19 +37,19 @@ def searched(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Searched:
     held: dict[int, int] = {}
     storage = tmp_path_factory.mktemp("faulty")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tuner.trial.SearchTrial", DamagedTrial)
-        patch.setattr("tuner.console.SearchConsole.warn", lambda self, line: lines.append(line))
+        patch.setattr("tuner.ray_backend.trainable.SearchTrial", DamagedTrial)
+        patch.setattr("tuner.terminal.SearchConsole.warn", lambda self, line: lines.append(line))
 
         def look(console: Any, engine: Any) -> None:
             note_listeners(found)
             note_trials(held, engine)
 
-        patch.setattr("tuner.console.SearchConsole.draw", look)
+        patch.setattr("tuner.terminal.SearchConsole.draw", look)
         # The workers have it too: they say it in their errors.
         patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         result = run_search(
-            **settings(storage_path=storage, num_samples=7, keep=7, early_stopping=False),
-            max_concurrent_trials=2,
+            **settings(storage_path=storage, num_samples=7, keep=7, early_stopping=False)
+            | {"max_concurrent_trials": 2},
         )
     return Searched(result, "\n".join(lines), found, held)
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from model.checkpoint import checkpoints_in, load_latest
-from model.config import parse_settings
-from model.tasks import load_task_set
+from model.config.parse import parse_settings
+from model.tasks.task_set import load_task_set
 from model.train import train
+from model.training.checkpoint import checkpoints_in, load_latest
 from tests.faults.faulty_trials import DiskTrial, fill, free
 from tests.model.test_resume import QUICK, same_result
 from tests.tuner.made_up_runs import begin, create
 from tests.tuner.search_runs import settings
 from tuner import run_search
-from tuner.ledger import Ledger, read_events
+from tuner.runs.ledger import Ledger, read_events
 
 
 def run(out: Path, **options: Any) -> Any:
@@ -34,7 +34,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
     small_disk: Path, tmp_path: Path, checked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not checked:  # as when somebody else takes the room between the look and the write
-        monkeypatch.setattr("model.run.check_room", lambda folder, need: None)
+        monkeypatch.setattr("model.training.run.check_room", lambda folder, need: None)
     out = small_disk / "run"
     records = run(out)
     next(records)
@@ -74,12 +74,11 @@ def test_a_ledger_on_a_full_disk_is_as_it_was(small_disk: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_trial_without_room_fails_by_name_and_the_others_go_on(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+    ray: None, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.trial.SearchTrial", DiskTrial)
+    monkeypatch.setattr("tuner.ray_backend.trainable.SearchTrial", DiskTrial)
     result = run_search(
         **settings(storage_path=small_disk / "runs", num_samples=3, keep=1),
-        max_concurrent_trials=1,
     )
     trials = result.state.trials
     assert result.complete

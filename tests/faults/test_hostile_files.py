@@ -14,12 +14,12 @@ import pytest
 
 import model
 import tuner
-from model.config import read_settings
-from model.encoder import load_encoder, load_tokenizer
-from model.errors import InputError
-from model.tasks import load_task_set
-from tuner.run_folder import read_run, write_run
-from tuner.space import load_space
+from model.common.errors import InputError
+from model.config.parse import read_settings
+from model.modules.encoder import load_encoder, load_tokenizer
+from model.tasks.task_set import load_task_set
+from tuner.runs.folder import read_run, write_run
+from tuner.space.space import load_space
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
@@ -63,7 +63,7 @@ def test_yaml_with_tricks_is_refused_and_does_nothing(
     with pytest.raises(InputError) as refused:
         layer = READERS[reader](path)
         if reader == "config":  # its values are looked at when they are put together
-            from model.config import parse_layers
+            from model.config.parse import parse_layers
 
             parse_layers([layer], load_task_set("sample"))
     assert len(str(refused.value)) < 5000
@@ -71,7 +71,7 @@ def test_yaml_with_tricks_is_refused_and_does_nothing(
 
 
 def test_a_run_file_cut_anywhere_is_never_taken_for_the_whole(tmp_path: Path) -> None:
-    from tuner.run_folder import changes
+    from tuner.runs.folder import changes
 
     prints = {
         "data": "a1",

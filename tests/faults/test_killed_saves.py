@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import model.checkpoint
-import model.folder
-from model.checkpoint import MANIFEST, load_latest
-from model.config import parse_settings
-from model.tasks import load_task_set
+import model.evaluation.model_folder
+import model.training.checkpoint
+from model.config.parse import parse_settings
+from model.tasks.task_set import load_task_set
 from model.train import train
+from model.training.checkpoint import MANIFEST, load_latest
 from tests.model.test_resume import QUICK, same_result
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -51,7 +51,7 @@ class Points:
             self.reached("after fsync")
 
         os.fsync = fsync
-        for place in (model.checkpoint, model.folder):
+        for place in (model.training.checkpoint, model.evaluation.model_folder):
             place.save_file = self._torn(place.save_file)  # type: ignore[attr-defined]
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:

@@ -9,18 +9,18 @@ import pytest
 
 from tests.faults.relay import Relay
 from tests.tuner.s3_server import S3, s3_server
-from tests.tuner.search_runs import FIXED, Started, curves_of, events, is_alive, state_of
+from tests.tuner.search_runs import FIXED, Started, curves_of, events, is_alive, run_here, state_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 TRIALS = (*FIXED, "--num-samples", "4")
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    started = Started.start(tmp_path_factory.mktemp("whole"), *TRIALS)
-    code, said = started.finish(400)
-    assert code == 0, said
-    return started.folder
+    storage = tmp_path_factory.mktemp("whole")
+    done = run_here(storage, *TRIALS)
+    assert done.returncode == 0, done.stderr
+    return storage / "default"
 
 
 def assert_like(folder: Path, whole: Path) -> None:
@@ -43,9 +43,9 @@ def test_a_bucket_cut_off_in_the_middle_stops_the_search_and_nothing_is_lost(
     url = S3(line.port, s3.client).url("runs")
     flags = (*TRIALS, "--local-path", str(tmp_path))
     search = Started.start(tmp_path, *flags, url=url)
-    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3, 400), search.end()
+    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3), search.end()
     line.cut()
-    code, said = search.finish(500)
+    code, said = search.finish()
     assert code != 0
     assert "cannot write" in said and "in s3://bucket/runs/default" in said
     assert "saving what can be saved, and stopping" in said
@@ -54,8 +54,8 @@ def test_a_bucket_cut_off_in_the_middle_stops_the_search_and_nothing_is_lost(
     assert state_of(search.folder).counts()["open"] > 0
 
     line.mend()
-    code, said = Started.start(tmp_path, *flags, "--resume", url=url).finish(400)
-    assert code == 0, said
+    done = run_here(url, *flags, "--resume")
+    assert done.returncode == 0, done.stderr
     assert_like(search.folder, undisturbed)
     stored = s3.client.get_object(Bucket="bucket", Key="runs/default/ledger.jsonl")["Body"].read()
     assert stored == (search.folder / "ledger.jsonl").read_bytes()
@@ -66,10 +66,10 @@ def test_a_folder_that_vanishes_in_the_middle_stops_the_search_and_nothing_is_lo
 ) -> None:
     here, away = tmp_path / "storage", tmp_path / "away"
     search = Started.start(here, *TRIALS)
-    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3, 400), search.end()
+    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3), search.end()
     workers = {e["pid"] for e in events(search.folder) if e["event"] == "started"}
     here.rename(away)
-    code, said = search.finish(500)
+    code, said = search.finish()
     assert code != 0
     assert f"{search.folder} is gone" in said and "--resume" in said, said
     assert "Traceback" not in said
@@ -77,6 +77,6 @@ def test_a_folder_that_vanishes_in_the_middle_stops_the_search_and_nothing_is_lo
     assert not any(is_alive(pid) for pid in workers)
 
     away.rename(here)
-    code, said = Started.start(here, *TRIALS, "--resume").finish(400)
-    assert code == 0, said
+    done = run_here(here, *TRIALS, "--resume")
+    assert done.returncode == 0, done.stderr
     assert_like(search.folder, undisturbed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.search import main
+from tuner.search.__main__ import main
 
 SMALL = ["--encoder", "tiny", "--num-samples", "1"]
 

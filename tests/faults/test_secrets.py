@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import InputError
-from model.secrets import redact
-from tuner.search import main
+from model.common.errors import InputError
+from model.common.secrets import redact
+from tuner.search.__main__ import main
 
 KEY = "AKIA" + "IOSFODNN7EXAMPLE"
 

@@ -14,7 +14,7 @@ from typing import Any
 # Children are forked from a server that has imported everything: a start costs milliseconds.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["model.run", "model.data.sample", "transformers.models.bert.modeling_bert"]
+    ["model.training.run", "model.data.sample", "transformers.models.bert.modeling_bert"]
     + ["transformers.models.auto.modeling_auto", "transformers.models.bert.tokenization_bert"]
 )
 
@@ -25,8 +25,8 @@ def work(settings: dict[str, Any], out: str, cache: str, kill: tuple[int, float]
 
     os.environ["STOCKPOT_CACHE"] = cache
     torch.set_num_threads(1)
-    from model.config import parse_settings
-    from model.tasks import load_task_set
+    from model.config.parse import parse_settings
+    from model.tasks.task_set import load_task_set
     from model.train import train
 
     done = itertools.count(1)

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model.config.settings import BatchSettings, LayerScaleSettings, OptimSettings, RunConfig
 from model.data.batches import Batch
-from model.multitask import MultitaskModel
-from model.optim import make_optimizer
-from model.settings import BatchSettings, LayerScaleSettings, OptimSettings, RunConfig
-from model.step import Stepper, StepReport
+from model.modules.multitask import MultitaskModel
+from model.training.optim import make_optimizer
+from model.training.step import Stepper, StepReport
 
 RATE = 1e-3
 Round = Sequence[tuple[str, Batch]]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from model.config import parse_settings
-from model.tasks import load_task_set
+from model.config.parse import parse_settings
+from model.tasks.task_set import load_task_set
 from model.train import train
 
 GOLDEN = Path(__file__).with_name("golden.json")
@@ -68,7 +68,7 @@ def test_losses_are_those_committed(name: str, tmp_path: Path) -> None:
     agree(found, name)
 
 
-@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.usefixtures("two_replicas")
 def test_two_threads_have_the_same_losses(tmp_path: Path) -> None:
     agree(losses(RUNS["plain"], tmp_path), "plain")
 

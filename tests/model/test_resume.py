@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from model.checkpoint import checkpoints_in
-from model.config import parse_settings
-from model.errors import InputError
-from model.files import sha256_of
-from model.schedules import JOINT, SCHEDULES
-from model.tasks import load_task_set
+from model.common.errors import InputError
+from model.common.files import sha256_of
+from model.config.parse import parse_settings
+from model.objectives.schedules import JOINT, SCHEDULES
+from model.tasks.task_set import load_task_set
 from model.train import train
+from model.training.checkpoint import checkpoints_in
 
 from .killed_runs import run_killed, run_undisturbed
 
@@ -78,8 +78,8 @@ def test_a_run_stopped_again_and_again_is_the_same_run(name: str, tmp_path: Path
     same_result(tmp_path / "whole", tmp_path / "parts")
 
 
-@pytest.mark.usefixtures("two_lanes")
-def test_lanes_repeat_a_run_to_the_byte(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("two_replicas")
+def test_replicas_repeat_a_run_to_the_byte(tmp_path: Path) -> None:
     settings = {**QUICK, "schedule.name": "simultaneous"}
     run(tmp_path / "whole", settings)
     run(tmp_path / "parts", settings, stop=after(3))
@@ -111,6 +111,18 @@ def test_other_ingredients_survive_kills_too(extra: dict[str, Any], tmp_path: Pa
     run_undisturbed(settings, tmp_path / "whole")
     assert run_killed(settings, tmp_path / "killed", 4, seed=7) >= 1
     same_result(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_run_with_averaged_weights_stopped_again_and_again_is_the_same_run(
+    tmp_path: Path,
+) -> None:
+    settings = {**QUICK, "average.share": 0.3, "optim.decay": "wsd"}
+    settings |= {"pretrain.simcse.epochs": 0.02, "pretrain.simcse.batch_size": 16}
+    run(tmp_path / "whole", settings)
+    for steps in (1, 2, 0, 1):
+        run(tmp_path / "parts", settings, resume=True, stop=after(steps))
+    run(tmp_path / "parts", settings, resume=True)
+    same_result(tmp_path / "whole", tmp_path / "parts")
 
 
 def test_simcse_can_be_stopped_half_way(tmp_path: Path) -> None:

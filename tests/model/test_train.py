@@ -15,20 +15,20 @@ import torch
 import yaml
 from transformers import DistilBertConfig, DistilBertModel
 
-from model.config import Layer, load_preset, parse_layers, parse_settings, preset_names
-from model.encoder import load_tokenizer
-from model.errors import InputError
-from model.files import sha256_of
-from model.folder import load_model
-from model.losses import LOSSES
-from model.pairs import LAYOUTS
-from model.prepare import Warm, fill_in, prepare
-from model.progress import Record
-from model.run import machine
-from model.schedules import SCHEDULES
-from model.step import TrainingDiverged
-from model.tasks import TaskSet, load_task_set
+from model.common.errors import InputError
+from model.common.files import sha256_of
+from model.config.parse import Layer, load_preset, parse_layers, parse_settings, preset_names
+from model.evaluation.model_folder import load_model
+from model.modules.encoder import load_tokenizer
+from model.modules.pairs import LAYOUTS
+from model.objectives.losses import LOSSES
+from model.objectives.schedules import SCHEDULES
+from model.tasks.task_set import TaskSet, load_task_set
 from model.train import train
+from model.training.prepare import ProcessCache, fill_in, prepare
+from model.training.progress import Record
+from model.training.run import machine
+from model.training.step import TrainingDiverged
 
 from .cs224n_files import write_cs224n
 
@@ -167,7 +167,7 @@ def test_a_fourth_task_needs_a_file_and_no_code(tmp_path: Path) -> None:
         rows = [f"{n}\tleft side {n}\tright side {n % 7}\t{n % 3}" for n in range(30)]
         text = "\n".join(["index\tpremise\thypothesis\tlabel", *rows]) + "\n"
         (data / f"nli-{split}.tsv").write_text(text)
-    shipped = Path(__file__).parents[2] / "model" / "task_sets" / "cs224n.yaml"
+    shipped = Path(__file__).parents[2] / "model" / "tasks" / "task_sets" / "cs224n.yaml"
     fourth = """
   nli:
     classes: 3
@@ -406,18 +406,18 @@ def test_the_seed_decides_everything(tmp_path: Path) -> None:
 
 def test_pulses_come_only_when_asked_for_and_change_nothing(tmp_path: Path) -> None:
     plain = quick_run(tmp_path / "plain", {})
-    assert not any("pulse" in record for record in plain)
-    pulsed = quick_run(tmp_path / "pulsed", {}, pulse=0.0)
-    assert sum("pulse" in record for record in pulsed) > len(plain)
+    assert not any("heartbeat" in record for record in plain)
+    pulsed = quick_run(tmp_path / "pulsed", {}, heartbeat=0.0)
+    assert sum("heartbeat" in record for record in pulsed) > len(plain)
     weights = [(tmp_path / name / "model" / "model.safetensors") for name in ("plain", "pulsed")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 def test_warm_runs_are_the_same_runs(tmp_path: Path) -> None:
-    warm = Warm()
+    cache = ProcessCache()
     for name in ("first", "again"):
-        quick_run(tmp_path / name, {"seed": 5}, warm=warm)
-    quick_run(tmp_path / "other", {"seed": 5, "budget.eval_rows": 30}, warm=warm)
+        quick_run(tmp_path / name, {"seed": 5}, cache=cache)
+    quick_run(tmp_path / "other", {"seed": 5, "budget.eval_rows": 30}, cache=cache)
     quick_run(tmp_path / "cold", {"seed": 5})
     sums = {n: sha256_of(tmp_path / n / "model" / "model.safetensors") for n in ("first", "again")}
     assert set(sums.values()) == {sha256_of(tmp_path / "cold" / "model" / "model.safetensors")}
@@ -435,7 +435,7 @@ def test_a_run_that_came_and_went_meanwhile_is_not_overwritten(
         quick_run(tmp_path / "run", {"seed": 1})
         return prepare(*arguments, **options)
 
-    monkeypatch.setattr("model.prepare.prepare", slow)
+    monkeypatch.setattr("model.training.prepare.prepare", slow)
     with pytest.raises(InputError, match="holds a run already"):
         quick_run(tmp_path / "run", {})
     saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["settings"]
@@ -473,7 +473,7 @@ WIRED = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The weights of a short run that reads all of these settings."""
-    warm = Warm()
+    cache = ProcessCache()
     settings = {
         "loss.sentiment": "ordinal_log",
         "pretrain.simcse.epochs": 0.02,
@@ -484,7 +484,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def weights(changes: dict[str, Any]) -> bytes:
         out = tmp_path_factory.mktemp("wired") / "run"
-        quick_run(out, {**settings, **changes}, warm=warm)
+        quick_run(out, {**settings, **changes}, cache=cache)
         return (out / "model" / "model.safetensors").read_bytes()
 
     return weights, weights({})

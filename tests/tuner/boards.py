@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from model.evaluate import PREDICTIONS, write_predictions
-from model.files import to_yaml
-from model.tasks import TaskSet
-from tuner.ledger import Ledger
-from tuner.space import Space, load_space
-from tuner.tensorboard import Board
+from model.common.files import to_yaml
+from model.evaluation.predictions import (
+    Predictions,
+    join_tables,
+    predictions_table,
+    write_predictions,
+)
+from model.tasks.task_set import TaskSet
+from tuner.runs.ledger import Ledger
+from tuner.space.space import Space, load_space
+from tuner.tensorboard.board import Board
 
 SPACE = """
 about: Something of each kind.
@@ -87,7 +91,7 @@ class MadeUp:
 
 
 def record(tasks: TaskSet, examples: int, score: float) -> dict[str, Any]:
-    """As `model.run` makes one."""
+    """As `model.training.run` makes one."""
     of_task = {"interval": [score - 0.1, score + 0.1], "loss": 1 - score, "train_loss": 0.9 - score}
     return {
         "examples": examples,
@@ -148,21 +152,21 @@ def write_answers(path: Path, tasks: TaskSet, rows: int = 120, seed: int = 0) ->
     rng = np.random.default_rng(seed)
     tables = []
     for task in tasks:
+        probabilities = None
         if task.kind == "regression":
             labels = rng.uniform(task.low, task.high, rows)
             said = np.clip(labels + rng.normal(size=rows), task.low, task.high)
-            likely: Any = pa.nulls(rows, pa.list_(pa.float32()))
         else:
             labels = rng.integers(task.classes, size=rows).astype(float)
             leaning = rng.normal(size=(rows, task.classes))
             leaning[np.arange(rows), labels.astype(int)] += 1.5
-            shares = np.exp(leaning) / np.exp(leaning).sum(1, keepdims=True)
-            said = shares.argmax(1).astype(float)
-            likely = pa.array(shares.astype(np.float32).tolist(), pa.list_(pa.float32()))
-        names = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [task.name])
-        ids = pa.array([f"{task.name}-{row}" for row in range(rows)])
-        tables.append(pa.Table.from_arrays([names, ids, labels, said, likely], schema=PREDICTIONS))
-    write_predictions(path, pa.concat_tables(tables).unify_dictionaries())
+            probabilities = np.exp(leaning) / np.exp(leaning).sum(1, keepdims=True)
+            said = probabilities.argmax(1).astype(float)
+        ids = [f"{task.name}-{row}" for row in range(rows)]
+        of = Predictions(said, probabilities)
+        tables.append(predictions_table(task.name, ids, labels, of))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_predictions(path, join_tables(tables))
 
 
 # --- the files ----------------------------------------------------------------------------------
@@ -198,7 +202,7 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.address}/data/{path}", data)
         request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return json.loads(answer.read())
 
     def experiment(self) -> Any:
@@ -210,8 +214,8 @@ class Server:
         found = self.ask("plugin/hparams/session_groups", every)
         return {group["name"]: group for group in found.get("sessionGroups", [])}
 
-    def wait_for(self, condition: Callable[[], Any], seconds: float = 60) -> Any:
-        deadline = time.monotonic() + seconds
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + 300
         while not (found := condition()):
             assert time.monotonic() < deadline, "TensorBoard never showed it"
             time.sleep(0.1)

@@ -15,9 +15,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from tuner.ledger import Ledger
-from tuner.run_state import RunState
-from tuner.suggest import suggest_next
+from tuner.engine.sampling import suggest_next
+from tuner.runs.ledger import Ledger
+from tuner.runs.state import RunState
 
 SIZES = {"16-16-10": [16, 16, 10], "8-16-8": [8, 16, 8], "4-4-4": [4, 4, 4]}
 

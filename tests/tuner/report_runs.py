@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from model.files import to_yaml, write_whole
+from model.common.files import to_yaml, write_atomic
+from model.evaluation.scores import Score
 from tests.tuner.search_runs import settings
-from tuner.ledger import Ledger
-from tuner.run_folder import LEDGER
-from tuner.run_state import objective_value
+from tests.tuner.soup_runs import made_up_method, made_up_soup, write_record
+from tests.tuner.without_ray import without_ray
+from tuner.runs.folder import LEDGER
+from tuner.runs.ledger import Ledger
+from tuner.runs.state import objective_value
+from tuner.scoring.crossfit import Difference
+from tuner.soup.record import (
+    CrossFittedScore,
+    IngredientRecord,
+    Skipped,
+    SoupRecord,
+    StepRecord,
+    TaskScore,
+)
 
 EVIL = "<script>window.harmed = true</script>"
 EVIL_IMAGE = "<img src=x onerror='window.harmed = true'>"
@@ -55,7 +66,7 @@ def write_tasks(folder: Path) -> Path:
         },
     }
     path = folder / "evil.yaml"
-    write_whole(path, to_yaml(described))
+    write_atomic(path, to_yaml(described))
     return path
 
 
@@ -78,13 +89,14 @@ def make_run(folder: Path, name: str = "first", **changes: Any) -> Path:
     tasks = data / "evil.yaml"
     if not tasks.exists():
         write_tasks(data)
-        write_whole(folder / "small.yaml", SPACE.format(tasks=tasks))
-    asked = settings(
+        write_atomic(folder / "small.yaml", SPACE.format(tasks=tasks))
+    request = settings(
         storage_path=folder / "runs", space=str(folder / "small.yaml"), data=str(data), name=name
     )
-    asked |= {"num_samples": 8, "max_examples": 96, "max_concurrent_trials": 2, "set": {}}
-    asked["early_stopping"] = False
-    result = run_search(**{**asked, "encoder": None, **changes})
+    request |= {"num_samples": 8, "max_examples": 96, "set": {}}
+    request["early_stopping"] = False
+    with without_ray():
+        result = run_search(**{**request, "encoder": None, **changes})
     return Path(result.folder)
 
 
@@ -99,8 +111,8 @@ def add_failure(run: Path) -> None:
         ledger.append("failed", trial=name, kind="code", reason=f"bad {EVIL}", traceback=trace)
 
 
-def add_soup(run: Path) -> dict[str, Any]:
-    """A soup that was never cooked, as its file would say it."""
+def add_soup(run: Path) -> SoupRecord:
+    """A soup that was never made, as its file would say it."""
     from tests.tuner.search_runs import state_of
 
     state = state_of(run)
@@ -109,62 +121,44 @@ def add_soup(run: Path) -> dict[str, Any]:
     assert entry is not None
     name = f"{best.id}/{entry['checkpoint']}"
     value = objective_value(entry, state.goal)
-    tasks = {
-        task: {"metric": of["metric"], "value": of["value"], "low": of["interval"][0],
-               "high": of["interval"][1]}
-        for task, of in entry["tasks"].items()
-    }  # fmt: skip
-    score = {"value": value, "low": value - 0.1, "high": value + 0.1}
-    overall = {"value": float(entry["score"]), "low": 0.1, "high": 0.9}
-    common = {
-        "score": score,
-        "overall": overall,
-        "tasks": tasks,
-        "models": 1,
-        "evaluations": 3,
-        "folder": None,
+    common: dict[str, Any] = {
+        "members": [name],
+        "score": Score(value, value - 0.1, value + 0.1),
+        "overall": Score(float(entry["score"]), 0.1, 0.9),
+        "tasks": {
+            task: TaskScore(of["value"], *of["interval"], of["metric"])
+            for task, of in entry["tasks"].items()
+        },
     }
-    methods = [
-        {
-            **common,
-            "name": "greedy soup",
-            "kind": "weights",
-            "about": f"averaged {EVIL}",
-            "members": [name],
-            "difference": {"value": 0.01, "low": -0.02, "high": 0.04, "tie": True},
-            "cross_fitted": {"value": value - 0.01, "low": 0.1, "high": 0.9, "gap": 0.01},
-            "predictions": f"trials/{best.id}/{entry['predictions']}",
-        },
-        {
-            **common,
-            "name": "all answer together",
-            "kind": "predictions",
-            "members": {"mood": [name]},
-            "difference": {"value": 0.0, "low": -0.02, "high": 0.02, "tie": True},
-            "cross_fitted": None,
-            "models": 3,
-        },
-        {**common, "name": "best single", "kind": "single", "members": [name], "difference": None},
-    ]
-    soup = {
-        "format": 1,
-        "run": run.name,
-        "candidates": 4,
-        "ingredients": [{"name": name, "trial": best.id, "score": value, "tasks": {}}],
-        "skipped": [{"name": "t0009/step-1", "reason": f"damaged {EVIL}"}],
-        "groups": [[name], ["t0002/step-1"]],
-        "steps": [
-            {"ingredient": name, "score": value, "best": None, "accepted": True, "distance": 0.0},
-            {"ingredient": EVIL, "score": value - 0.01, "best": value, "accepted": False,
-             "distance": 0.05},
+    greedy = made_up_method(
+        "greedy soup",
+        "weights",
+        **common,
+        about=f"averaged {EVIL}",
+        difference=Difference(0.01, -0.02, 0.04),
+        cross_fitted=CrossFittedScore(value - 0.01, 0.1, 0.9, 0.01, 20),
+        predictions=f"trials/{best.id}/{entry['predictions']}",
+    )
+    together = made_up_method(
+        "all answer together",
+        "predictions",
+        **{**common, "members": {"mood": [name]}},
+        difference=Difference(0.0, -0.02, 0.02),
+        models=3,
+    )
+    soup = made_up_soup(
+        run=run.name,
+        candidates=4,
+        ingredients=[IngredientRecord(name, best.id, entry["checkpoint"], 96, value, {}, "")],
+        skipped=[Skipped("t0009/step-1", f"damaged {EVIL}")],
+        groups=[[name], ["t0002/step-1"]],
+        steps=[
+            StepRecord(name, value, None, True, 0.0),
+            StepRecord(EVIL, value - 0.01, value, False, 0.05),
         ],
-        "methods": methods,
-        "recommended": "greedy soup",
-        "recommendation": f"take it {EVIL}",
-        "cautions": ["mind the gap"],
-        "evaluations": 5,
-        "seconds": 3.2,
-    }  # fmt: skip
-    (run / "soup").mkdir(exist_ok=True)
-    (run / "soup" / "soup.json").write_text(json.dumps(soup))
+        methods=[greedy, together, made_up_method("best single", "single", **common)],
+        recommendation=f"take it {EVIL}",
+        cautions=["mind the gap"],
+    )
+    write_record(run, soup)
     return soup

@@ -8,16 +8,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from model.files import sha256_of
-from tuner.ledger import encode, read_events
-from tuner.run_folder import LEDGER
-from tuner.run_state import RunState
-from tuner.trial import SearchTrial
+from optuna.trial import TrialState
 
+from model.common.files import sha256_of
+from tests.tuner.without_ray import without_ray
+from tuner.ray_backend.trainable import SearchTrial
+from tuner.runs.folder import LEDGER
+from tuner.runs.ledger import encode, read_events
+from tuner.runs.state import RunState
+from tuner.search.__main__ import main
+
+PATIENCE = 600.0  # seconds after which it hangs, however busy the machine: nothing takes so long
 ROOT = Path(__file__).parent.parent.parent
 SMALL = (
     *("--encoder", "tiny"),
@@ -28,23 +35,29 @@ SMALL = (
 # Every start draws the same configurations and trains them in full.
 FIXED = (*SMALL, *("--sampler", "random"), "--no-early-stopping", *("--keep", "20"))
 
+TRIALS = 6
+SAME = (*FIXED, "--num-samples", str(TRIALS), "--seed", "5")
+
 
 def settings(**more: Any) -> dict[str, Any]:
-    """For `run_search`: as SMALL, and silent."""
+    """For `run_search`: as SMALL, silent, and in one worker, whose imports take longest of all."""
     small = {"encoder": "tiny", "max_examples": 480, "set": {"budget.eval_rows": 40}}
     bare = {"soup": False, "report": False, "quiet": True}
-    return {**small, "num_samples": 3, **bare, **more}
+    one = {"max_concurrent_trials": 1, "cpus_per_trial": 1}
+    return {**small, "num_samples": 3, **bare, **one, **more}
 
 
-def command(storage: Path | str, *flags: str) -> list[str]:
+def command(storage: Path | str, *flags: str, workers: int = 2) -> list[str]:
     start = [sys.executable, "-m", "tuner.search", "--storage-path", str(storage)]
-    return [*start, "--max-concurrent-trials", "2", *flags]
+    return [*start, "--max-concurrent-trials", str(workers), "--cpus-per-trial", "1", *flags]
 
 
-def run_command(storage: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(storage, *flags), cwd=ROOT, capture_output=True, text=True, timeout=240
-    )
+def run_here(storage: Path | str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """The command in this process and without Ray, whose start would take longest."""
+    words = command(storage, *flags, workers=1)
+    with without_ray(), redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        code = main(words[3:])
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 @dataclass
@@ -57,13 +70,25 @@ class Started:
 
     @classmethod
     def start(
-        cls, storage: Path, *flags: str, name: str = "default", url: str | None = None
+        cls,
+        storage: Path,
+        *flags: str,
+        name: str = "default",
+        url: str | None = None,
+        first: str = "",
     ) -> Started:
-        """`url`: where the run is mirrored to, with `storage` as its folder here."""
+        """`url`: where the run is mirrored to, with `storage` as its folder here.
+
+        `first`: code that runs before the command does, in the same process.
+        """
         folder = storage / name
         since = len(events(folder))
+        words = command(url or storage, *flags, "--name", name)
+        if first:
+            begin = f"{first}\nfrom tuner.search.__main__ import main\n"
+            words[1:3] = ["-c", f"{begin}import sys; sys.exit(main(sys.argv[1:]))"]
         process = subprocess.Popen(
-            command(url or storage, *flags, "--name", name),
+            words,
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -75,9 +100,9 @@ class Started:
     def new(self, event: str | None = None) -> list[dict[str, Any]]:
         return [e for e in events(self.folder)[self.since :] if event in (None, e["event"])]
 
-    def wait_for(self, condition: Callable[[], Any], seconds: float = 120) -> bool:
+    def wait_for(self, condition: Callable[[], Any]) -> bool:
         """True when the condition holds, False when the command ended before."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             if self.process.poll() is not None:
                 return False
@@ -92,9 +117,9 @@ class Started:
     def signal(self, number: signal.Signals, group: bool = False) -> None:
         (os.killpg if group else os.kill)(self.process.pid, number)
 
-    def finish(self, seconds: float = 200) -> tuple[int, str]:
+    def finish(self) -> tuple[int, str]:
         try:
-            said, _ = self.process.communicate(timeout=seconds)
+            said, _ = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             said = self.end()
         return self.process.returncode, said
@@ -132,6 +157,21 @@ def curves_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
+def assert_whole(folder: Path, undisturbed: Path) -> None:
+    """Nothing lost, nothing twice, nothing open, and the same to the byte."""
+    state = state_of(folder)
+    assert len(state.trials) == TRIALS
+    assert state.counts() == {"open": 0, "finished": TRIALS, "stopped": 0, "failed": 0}
+    closings = [e["trial"] for e in events(folder) if e["event"] == "finished"]
+    assert sorted(closings) == sorted(state.trials)
+    study = open_study(folder)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * (TRIALS - 1)
+    other = state_of(undisturbed)
+    assert [t.params for t in state.trials.values()] == [t.params for t in other.trials.values()]
+    assert curves_of(folder) == curves_of(undisturbed)
+    assert weights_of(folder) == weights_of(undisturbed)
+
+
 def open_study(folder: Path) -> Any:
     """The study as anybody would open it."""
     import optuna
@@ -143,7 +183,7 @@ def open_study(folder: Path) -> Any:
 
 
 def is_alive(pid: int) -> bool:
-    from tuner.lock import start_of
+    from tuner.runs.lock import start_of
 
     return start_of(pid) is not None
 
@@ -170,7 +210,7 @@ class FaultyTrial(SearchTrial):
 
 def nan_scores(records: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for record in records:
-        yield record if record.get("pulse") else {**record, "score": float("nan")}
+        yield record if record.get("heartbeat") else {**record, "score": float("nan")}
 
 
 class RaisingTrial(FaultyTrial):

@@ -1,4 +1,4 @@
-"""A finished run to cook from, made without Ray: real trials of the tiny encoder."""
+"""Runs to make a soup of, without Ray: real trials of the tiny encoder; and made-up soups."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from model.encoder import load_tokenizer
-from model.files import to_yaml, write_whole
-from model.inputs import load_inputs
-from model.prepare import Warm, fill_in
+from model.common.files import to_yaml, write_atomic
+from model.evaluation.scores import Score
+from model.modules.encoder import load_tokenizer
 from model.train import train
-from tuner.asked import Asked
-from tuner.keep import drop_states
-from tuner.ledger import Ledger
-from tuner.run_folder import LEDGER, SPACE, fingerprints, write_run
-from tuner.space import load_space
+from model.training.inputs import load_inputs
+from model.training.prepare import ProcessCache, fill_in
+from tuner.runs.folder import LEDGER, SPACE, fingerprints, write_run
+from tuner.runs.ledger import Ledger
+from tuner.runs.request import SearchRequest
+from tuner.runs.retention import drop_states
+from tuner.soup.average import RunningMean
+from tuner.soup.record import SOUP, SOUP_JSON, MethodRecord, SoupRecord
+from tuner.space.space import load_space
 
 ROWS = {"train": 160, "dev": 60, "test": 20}
 TOY = """\
@@ -82,16 +85,16 @@ def make_run(
 ) -> Path:
     """A run's folder as a search leaves it. `changes` are settings held in all trials."""
     held = {"encoder.name": "tiny", "smart.weight": 0, "batch.sizes": [8, 8, 8], **changes}
-    asked = Asked(tasks=tasks, data=str(data), set=held, keep=8)
+    request = SearchRequest(tasks=tasks, data=str(data), set=held, keep=8)
     space = load_space("default", tasks, held)
     folder.mkdir(parents=True)
-    write_whole(folder / SPACE, to_yaml(space.to_dict()))
-    warm = Warm()
+    write_atomic(folder / SPACE, to_yaml(space.to_dict()))
+    cache = ProcessCache()
     config = fill_in(space.config(space.default_point()))
     tokenizer = load_tokenizer(config.encoder.name)
     inputs = load_inputs(config, space.task_set, data, tokenizer, _quiet)
     prints = fingerprints(inputs.fingerprint, space.task_set, "tiny")
-    write_run(folder, asked.to_dict(), prints)
+    write_run(folder, request.to_dict(), prints)
     with Ledger(folder / LEDGER) as ledger:
         ledger.append(
             "run",
@@ -104,7 +107,7 @@ def make_run(
             resumed=False,
         )
         for number, point in enumerate(points):
-            add_trial(ledger, space, dict(point), number, folder, data, examples, warm)
+            add_trial(ledger, space, dict(point), number, folder, data, examples, cache)
         ledger.append("end", reason="complete")
     return folder
 
@@ -117,7 +120,7 @@ def add_trial(
     folder: Path,
     data: Path,
     examples: int,
-    warm: Warm,
+    cache: ProcessCache,
 ) -> None:
     name = ledger.state.next_id
     ledger.append(
@@ -132,7 +135,7 @@ def add_trial(
     budget = {"budget.examples": examples, "budget.epochs": None, "budget.eval_every": examples}
     config = space.config(point, space.task_set, budget)
     for record in train(
-        config, space.task_set, out=folder / "trials" / name, data=data, warm=warm, warn=_quiet
+        config, space.task_set, out=folder / "trials" / name, data=data, cache=cache, warn=_quiet
     ):
         ledger.append("evaluated", trial=name, **record)
     ledger.append("finished", trial=name)
@@ -141,3 +144,48 @@ def add_trial(
 
 def _quiet(line: str) -> None:
     pass
+
+
+def mean_of(folders: Sequence[Path], weights: Sequence[float]) -> RunningMean:
+    mean = RunningMean()
+    for folder, weight in zip(folders, weights, strict=True):
+        mean.add(folder, weight)
+    return mean
+
+
+# --- soups that were never made -----------------------------------------------------------------
+
+
+def made_up_method(name: str, kind: str, **known: Any) -> MethodRecord:
+    nothing: dict[str, Any] = {
+        "about": "",
+        "members": ["t0000/step-00000200"],
+        **dict.fromkeys(("weights", "heads", "difference", "cross_fitted", "folder")),
+        "score": Score(0.5, 0.4, 0.6),
+        "overall": Score(0.5, 0.4, 0.6),
+        "tasks": {},
+        "models": 1,
+        "evaluations": 3.0,
+        "predictions": None,
+    }
+    return MethodRecord(name=name, kind=kind, **{**nothing, **known})
+
+
+def made_up_soup(**known: Any) -> SoupRecord:
+    nothing: dict[str, Any] = {
+        **dict.fromkeys(("run", "tasks", "task_set", "data", "recommendation"), ""),
+        "time": 1763271021.5,
+        "goal": "overall",
+        "candidates": 1,
+        **{name: [] for name in ("ingredients", "skipped", "groups", "steps", "cautions")},
+        "evaluations": 5.0,
+        "ran": 5.0,
+        "recommended": "greedy soup",
+        "seconds": 3.2,
+    }
+    return SoupRecord(**{**nothing, **known})
+
+
+def write_record(run: Path, soup: SoupRecord) -> None:
+    (run / SOUP).mkdir(exist_ok=True)
+    (run / SOUP / SOUP_JSON).write_text(soup.to_json())

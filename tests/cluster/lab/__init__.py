@@ -47,7 +47,7 @@ def why_not() -> str | None:
     return None if tried.returncode == 0 else f"no namespaces: {tried.stderr.strip()[:100]}"
 
 
-def play(scenario: str, lab: Path, seconds: float = 1100) -> dict[str, Any]:
+def play(scenario: str, lab: Path, seconds: float = 2300) -> dict[str, Any]:
     """Run a scenario (`tests.cluster.<name>`) in a lab of its own; what it found."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     command = [*OWN_SPACE, sys.executable, "-m", f"tests.cluster.{scenario}", str(lab)]

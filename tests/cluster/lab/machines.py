@@ -26,7 +26,7 @@ KEYS = {
 }
 SMALL_STORE = "--object-store-memory=100000000"
 PORT = 5555  # of the pretended cloud
-PATIENCE = 400.0  # seconds after which nothing will come any more, however busy the machine
+PATIENCE = 900.0  # seconds after which nothing will come any more, however busy the machine
 
 
 class Lab:

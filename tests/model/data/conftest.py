@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from model.tasks import Task, load_task_set
+from model.tasks.task_set import Task, load_task_set
 
 WORDS = (
     "the a cat dog sat ran on under mat road big small not but and far from here one two".split()

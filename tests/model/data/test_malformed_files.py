@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from model.common.errors import InputError
 from model.data.rows import SCHEMA, labels_of
 from model.data.sources import load_split
-from model.errors import InputError
-from model.tasks import Task
+from model.tasks.task_set import Task
 
 Make = Callable[..., Task]
 SAMPLE = {"text": "sentence1", "label": "label"}

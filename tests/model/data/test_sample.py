@@ -9,13 +9,13 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from model.common.errors import InputError
 from model.data import sample
 from model.data.info import overlaps
 from model.data.rows import labels_of
 from model.data.sample import Dice, sample_split
 from model.data.sources import load_split
-from model.errors import InputError
-from model.tasks import SPLITS, Task, load_task_set
+from model.tasks.task_set import SPLITS, Task, load_task_set
 
 TASKS = load_task_set("sample")
 SIZES = {"sentiment": 1600, "paraphrase": 2400, "similarity": 1200}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from model.common.errors import InputError
 from model.data.clean import lower, spaced
 from model.data.imported import imported_path, write_split
 from model.data.rows import SCHEMA
@@ -22,8 +23,7 @@ from model.data.sources import (
     read_sentences,
     require_data,
 )
-from model.errors import InputError
-from model.tasks import Task
+from model.tasks.task_set import Task
 
 Make = Callable[..., Task]
 GOOD_ROW = b"id\ttext\tlabel\n1\tfine\t1\n"

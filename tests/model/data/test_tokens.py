@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from model.common.errors import InputError
 from model.data import tokens as module
 from model.data.rows import SCHEMA
 from model.data.tokens import (
@@ -18,7 +19,6 @@ from model.data.tokens import (
     fingerprint,
     tokenise,
 )
-from model.errors import InputError
 
 TEXTS = ["the cat sat on the mat.", "a dog", "", "big cats and small dogs ran far from here"]
 OTHERS = ["the dog ran", "one, two", "not here", ""]

@@ -1,0 +1,236 @@
+"""The command line of one run: `python -m model.train`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
+
+from model.cli.exit_code import exit_code
+from model.cli.invocation import command
+from model.cli.parser import Parser, add_data, add_quiet, command_parser
+from model.common.errors import InputError
+from model.common.files import read_yaml
+from model.config.checks import unread
+from model.config.parse import (
+    Layer,
+    flatten,
+    load_preset,
+    parse_assignments,
+    parse_layers,
+    preset_names,
+)
+from model.config.parse import read_settings as read_layer
+from model.config.settings import RunConfig
+from model.tasks.task_set import TaskSet, load_task_set, shipped
+from model.train import train
+
+if TYPE_CHECKING:
+    from model.cli.console import Console
+
+EXAMPLES = {
+    "here": "--tasks sample --encoder minilm",
+    "a preset": "--tasks cs224n --data ../data --preset paper-001 --out runs/paper-001",
+    "own settings": "--tasks cs224n --data ../data --set smart.weight=5 --seed 7",
+    "resume": "--resume --out runs/paper-001",
+}
+NOTE = "Every setting and its default: docs/settings.md"
+NOT_WITH_RESUME = ("tasks", "data", "encoder", "preset", "config", "set", "seed")
+
+
+def make_parser() -> Parser:
+    parser = command_parser("train", "Train one multitask model.", EXAMPLES, NOTE)
+    what = parser.add_argument_group("what to train")
+    text = f"Task set: {', '.join(shipped())} or a YAML file (default: sample)."
+    what.add_argument("--tasks", metavar="SET", help=text)
+    add_data(what, "none")
+    text = "Encoder: minilm, tiny, a folder or a Hub id (default: minilm)."
+    what.add_argument("--encoder", metavar="NAME", help=text)
+    how = parser.add_argument_group("how to train it (later ones win)")
+    text = f"Settings of a published run: {', '.join(preset_names())}."
+    how.add_argument("--preset", metavar="NAME", help=text)
+    how.add_argument("--config", type=Path, metavar="FILE", help="YAML file of settings.")
+    how.add_argument("--set", action="append", metavar="K=V", help="A setting. May be repeated.")
+    text = "Same as --set seed=N (default: 0)."
+    how.add_argument("--seed", type=int, metavar="N", help=text)
+    run = parser.add_argument_group("the run")
+    text = "Folder of the run (default: runs/SET-NNN)."
+    run.add_argument("--out", type=Path, metavar="DIR", help=text)
+    run.add_argument("--resume", action="store_true", help="Go on with the run in --out.")
+    text = "Device, as cpu, cuda or cuda:1 (default: a GPU if there is one)."
+    run.add_argument("--device", metavar="D", help=text)
+    add_quiet(run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return exit_code(
+        lambda: run(make_parser().parse_args(argv)), "the run failed", mishap=is_mishap
+    )
+
+
+def is_mishap(error: Exception) -> bool:
+    """A full disk, no memory, a loss that is not a number. Anything else is a bug, and shows."""
+    from torch import OutOfMemoryError
+
+    from model.training.step import TrainingDiverged
+
+    if isinstance(error, OSError | MemoryError | OutOfMemoryError | TrainingDiverged):
+        return True
+    return "can't allocate memory" in str(error)  # torch on the CPU: a plain RuntimeError
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from model.cli.console import Console
+    from model.training.run_lock import check_folder
+
+    console = Console(quiet=arguments.quiet)
+    if arguments.resume:
+        wanted = resumed(arguments)
+        if (wanted.out / "summary.json").is_file():
+            print(f"{wanted.out} is already finished; its model is in {wanted.out / 'model'}")
+            return 0
+    else:
+        wanted = asked(arguments, console.warn)
+    if arguments.out is not None:
+        check_folder(wanted.out, resume=arguments.resume)
+        return work(arguments, wanted, console)
+    try:
+        return work(arguments, wanted, console)
+    finally:
+        drop_if_empty(wanted.out)  # made here, and the run was refused
+
+
+def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int:
+    from model.modules.encoder_defaults import caution
+
+    tasks, data, config, out = wanted
+    summary, go_on = (
+        out / "summary.json",
+        f"go on with: {command('train', '--resume', '--out', out)}",
+    )
+    stop = StopSignal()
+    console.say(f"{tasks.name} on {config.encoder.name} -> {out}")
+    records = train(
+        config,
+        tasks,
+        out=out,
+        data=data,
+        resume=arguments.resume,
+        device=arguments.device,
+        stop=stop.asked,
+        warn=console.warn,
+        watch=console.step,
+    )
+    try:
+        for record in records:
+            console.evaluation(record)
+    except KeyboardInterrupt:
+        if not (out / "config.yaml").is_file():  # nothing to go on with
+            raise
+        console.warn(f"interrupted; {go_on}")
+        return 128 + signal.SIGINT
+    console.clear()
+    if not summary.is_file():
+        console.warn(f"stopped; {go_on}")
+        return 128 + (stop.number or signal.SIGINT)
+    console.result(json.loads(summary.read_text(encoding="utf-8")), out)
+    if careful := caution(config.encoder.name, tasks):
+        console.say(f"caution: {careful}")
+    return 0
+
+
+class Wanted(NamedTuple):
+    tasks: TaskSet
+    data: Path | None
+    config: RunConfig
+    out: Path
+
+
+def asked(arguments: argparse.Namespace, warn: Callable[[str], None]) -> Wanted:
+    """What the flags describe. All faults in the settings of all places come at once."""
+    layers = []
+    if arguments.preset:
+        layers.append(load_preset(arguments.preset))
+    if arguments.config:
+        layers.append(read_layer(arguments.config))
+    named = [layer.tasks for layer in layers if layer.tasks]
+    tasks = load_task_set(arguments.tasks or (named[-1] if named else "sample"))
+    flags = {"encoder.name": arguments.encoder, "seed": arguments.seed}
+    layers.append(Layer({k: v for k, v in flags.items() if v is not None}, "command line"))
+    layers.append(Layer(parse_assignments(arguments.set or []), "--set"))
+    config = parse_layers(layers, tasks)
+    own = {key for layer in layers[bool(arguments.preset) :] for key in flatten(layer.settings)}
+    for key, why in unread(config, tasks):
+        if key in own:
+            warn(f"{key} has no effect: {why}")
+    kept = [layer.data for layer in layers if layer.data]
+    data = arguments.data or (Path(kept[-1]) if kept else None)
+    out = arguments.out or free_folder(tasks.name)
+    return Wanted(tasks, data and data.absolute(), config, out)
+
+
+def resumed(arguments: argparse.Namespace) -> Wanted:
+    """What the run's own folder describes."""
+    if arguments.out is None:
+        raise InputError("--resume", ["name the run's folder with --out"])
+    given = [f"--{name}" for name in NOT_WITH_RESUME if getattr(arguments, name) is not None]
+    if given:
+        fault = f"a run goes on as it began: leave out {', '.join(given)}, or start a new one"
+        raise InputError("--resume", [fault])
+    path = arguments.out / "config.yaml"
+    document = read_yaml(path)
+    if not isinstance(document.data.get("tasks"), str):
+        raise InputError(str(path), ["names no task set; is this a run's folder?"])
+    tasks = load_task_set(document.data["tasks"])
+    layer = Layer(document.data.get("settings") or {}, str(path), document, ("settings",))
+    data = document.data.get("data")
+    config = parse_layers([layer], tasks)
+    return Wanted(tasks, Path(data) if data else None, config, arguments.out)
+
+
+def free_folder(name: str) -> Path:
+    """The next number's, made at once: two runs that start together must not both take it."""
+    for number in count(1):
+        folder = Path("runs") / f"{name}-{number:03d}"
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            if not folder.parent.is_dir():  # a file called runs
+                raise
+    return folder
+
+
+def drop_if_empty(folder: Path) -> None:
+    for place in (folder, folder.parent):
+        try:
+            place.rmdir()
+        except OSError:  # it is in use
+            break
+
+
+class StopSignal:
+    """Ctrl-C and SIGTERM ask for a stop after the current step; a second one insists."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number
+        # Not print: the signal may have come in the middle of one.
+        start = "\n" if os.isatty(2) else ""  # below the line that updates in place
+        os.write(2, f"{start}stopping after this step; Ctrl-C again stops at once\n".encode())
+
+    def asked(self) -> bool:
+        return self.number is not None

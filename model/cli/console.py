@@ -1,0 +1,101 @@
+"""What a person sees of one run: on a terminal a line that updates in place, else plain lines."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from model.cli.text import clock, short
+from model.training.progress import Progress, Record
+
+REFRESH = 0.2  # seconds between updates of the line
+
+
+class Console:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.live = sys.stdout.isatty() and not quiet
+        self.shown = 0.0
+        self.began: tuple[str, float, int] | None = None  # stage, when, after how many steps
+        self.best: float | None = None
+
+    def say(self, line: str) -> None:
+        if not self.quiet:
+            self.clear()
+            print(line, flush=True)
+
+    def warn(self, line: str) -> None:
+        self.clear()
+        print(line, file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self.live:
+            print("\r\x1b[K", end="", flush=True)
+
+    def step(self, progress: Progress, steps: int) -> None:
+        """After every optimiser step."""
+        now = time.monotonic()
+        if self.began is None or self.began[0] != progress.stage:
+            self.began = (progress.stage, now, progress.step)  # each stage counts its own steps
+        if not self.live or now - self.shown < REFRESH:
+            return
+        self.shown = now
+        _, since, before = self.began
+        done = progress.step - before
+        left = (now - since) / done * (steps - progress.step) if done else None
+        meter = progress.meter
+        losses = "  ".join(
+            f"{task} {total / meter.counts[task]:.3f}" for task, total in meter.losses.items()
+        )
+        parts = [
+            "SimCSE" if progress.stage == "simcse" else "",
+            f"{100 * progress.step / steps:3.0f} %",
+            f"step {progress.step}/{steps}",
+            f"{meter.examples / meter.seconds:.0f} examples/s" if meter.seconds else "",
+            f"best {short(self.best)}" if self.best is not None else "",
+            f"{clock(left)} left" if left is not None else "",
+            f"loss {losses}" if losses else "",  # the longest, so that it is what is cut
+        ]
+        line = "  ".join(part for part in parts if part)
+        # A line that wraps could not be written over.
+        line = line[: shutil.get_terminal_size().columns - 1]
+        print(f"\r\x1b[K{line}", end="", flush=True)
+
+    def evaluation(self, record: Record) -> None:
+        is_best = "overall" in record["best"]
+        if is_best:
+            self.best = record["score"]
+        tasks = "  ".join(
+            f"{name} {short(task['value'])}" for name, task in record["tasks"].items()
+        )
+        low, high = record["interval"]
+        speed = record["examples_per_second"]
+        self.say(
+            f"{record['examples']:>9,} examples  overall {short(record['score'])} "
+            f"[{short(low)}, {short(high)}]  {tasks}"
+            + (f"  {speed:.0f}/s" if speed else "")
+            + ("  *" if is_best else "")
+        )
+
+    def result(self, summary: dict[str, Any], out: Path) -> None:
+        """The best evaluation beside what always giving the commonest answer would score."""
+        best, baselines = summary["best"], summary["baselines"]
+        rows = [
+            (name, task["metric"], baselines[name], task["value"], task["interval"])
+            for name, task in best["tasks"].items()
+        ]
+        rows.append(("overall", "", baselines["overall"], best["score"], best["interval"]))
+        width = max(len(row[0]) for row in rows) + 2
+        print(f"\n{'':{width}}{'metric':<10}{'baseline':>8}{'dev':>7}  95 % interval")
+        for name, metric, baseline, value, (low, high) in rows:
+            print(
+                f"{name:<{width}}{metric:<10}{short(baseline):>8}{short(value):>7}"
+                f"  [{short(low)}, {short(high)}]"
+            )
+        print(
+            f"\nbest after {best['examples']:,} of {summary['examples']:,} examples, "
+            f"{clock(summary['seconds'])} of training\nmodel: {out / 'model'}"
+        )

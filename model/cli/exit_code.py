@@ -1,0 +1,40 @@
+"""How a command ends: 0, or one line that says why not and a code for it.
+
+2: the input is at fault, 130: interrupted, 1: the machine let the work down (a full disk, no
+memory). Anything else is a fault of the program and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from model.common.errors import InputError
+
+
+def exit_code(
+    work: Callable[[], int],
+    failed: str,
+    *,
+    interrupted: str = "interrupted",
+    mishap: Callable[[Exception], bool] = lambda error: isinstance(error, OSError),
+    remedy: str | None = None,
+) -> int:
+    """The code that the work returns, or that of what came in between; `failed` begins its line."""
+    try:
+        return work()
+    except InputError as error:
+        said, code = str(error), 2
+    except KeyboardInterrupt:
+        said, code = interrupted, 130
+    except Exception as error:
+        if not mishap(error):
+            raise
+        said, code = "\n".join(filter(None, [f"{failed}: {error}", remedy])), 1
+    print(said, file=sys.stderr)
+    return code
+
+
+def of_the_machine(error: Exception) -> bool:
+    """Where a model runs, memory and threads can fail as well; torch has no other class for it."""
+    return isinstance(error, OSError | RuntimeError)

@@ -1,0 +1,90 @@
+"""The microbatches of a step: what goes through the model together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.data.batches import Batch, RowNumbers
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows of a task's batch."""
+
+    task: str
+    batch: Batch
+    share: float  # of the task's rows in this step
+    seed: int
+    of: int  # how many rows the seed is for
+    first: int = 0  # which of them is the first here
+    smart: bool = False
+
+    def __len__(self) -> int:
+        return len(self.batch.labels)
+
+    @property
+    def work(self) -> float:
+        """In tokens of a plain pass forth and back, roughly: SMART makes eight passes of three."""
+        return self.batch.input_ids.numel() * (8 / 3 if self.smart else 1)
+
+    def cut(self, rows: int) -> tuple[MicroBatch, MicroBatch]:
+        """So many rows, and the others; their random numbers stay what they were."""
+        count = len(self)
+
+        def rows_from(first: int, end: int) -> MicroBatch:
+            return replace(
+                self,
+                batch=take(self.batch, np.arange(first, end)),
+                share=self.share * (end - first) / count,
+                first=self.first + first,
+            )
+
+        return rows_from(0, rows), rows_from(rows, count)
+
+
+def take(batch: Batch, rows: RowNumbers) -> Batch:
+    """Some rows of a batch; a pair's two sequences stay together."""
+    count = len(batch.labels)
+    sequences = torch.from_numpy(np.concatenate([rows + n * count for n in range(batch.parts)]))
+
+    def of(tensor: Tensor) -> Tensor:
+        return tensor[sequences]
+
+    return replace(
+        batch,
+        input_ids=of(batch.input_ids),
+        attention_mask=of(batch.attention_mask),
+        token_type_ids=of(batch.token_type_ids),
+        labels=batch.labels[torch.from_numpy(rows)],
+        rows=batch.rows[rows],
+    )
+
+
+def split_batch(batch: Batch, parts: int) -> list[Batch]:
+    """The batch cut into at most so many microbatches."""
+    pieces = [piece for piece in np.array_split(np.arange(len(batch.labels)), parts) if len(piece)]
+    return [batch] if len(pieces) == 1 else [take(batch, rows) for rows in pieces]
+
+
+def cut_in_two(
+    microbatches: Sequence[MicroBatch], share: float
+) -> tuple[list[MicroBatch], list[MicroBatch]]:
+    """The first microbatches, with this share of the work, and the others.
+
+    One that lies across the border is cut, unless a row is too much.
+    """
+    room = share * sum(microbatch.work for microbatch in microbatches)
+    for number, microbatch in enumerate(microbatches):
+        rows = round(room / microbatch.work * len(microbatch))
+        if rows <= 0:  # less: what was taken last was up to half a row too much
+            return [*microbatches[:number]], [*microbatches[number:]]
+        if rows < len(microbatch):
+            ahead, behind = microbatch.cut(rows)
+            return [*microbatches[:number], ahead], [behind, *microbatches[number + 1 :]]
+        room -= microbatch.work
+    return [*microbatches], []

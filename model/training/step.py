@@ -1,0 +1,249 @@
+"""One optimiser step over a round of tasks: losses, SMART, Bregman, surgery, clipping.
+
+Every step draws its random numbers from a seed of its own, (run's seed, step), so a resumed
+run repeats an uninterrupted one without any generator state having been saved.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from model.common.rng import rng_seed, seed_rng
+from model.config.settings import RunConfig
+from model.data.batches import Batch
+from model.modules.encoder import layers_of
+from model.modules.multitask import MultitaskModel
+from model.objectives.losses import make_loss
+from model.objectives.smart import bregman_term, smart_term, update_momentum
+from model.objectives.surgery import surgery
+from model.training.microbatches import MicroBatch, split_batch
+from model.training.optim import layer_scales, set_rates
+from model.training.replicas import Replicas
+
+
+class TrainingDiverged(RuntimeError):
+    """A loss stopped being a finite number."""
+
+
+@dataclass(frozen=True)
+class StepReport:
+    losses: dict[str, float]  # per task, before weights and regularisers
+    smart: float | None  # SMART's term, mean over the tasks it was applied to
+    gradient_norm: float
+
+
+class _Outcome(NamedTuple):
+    """Of one microbatch, both weighted by its share."""
+
+    task: str
+    loss: float
+    smart: float | None
+
+
+class Stepper:
+    """Trains a model by rounds. The momentum copy exists only where Bregman needs it."""
+
+    def __init__(
+        self,
+        model: MultitaskModel,
+        optimizer: torch.optim.Optimizer,
+        config: RunConfig,
+        *,
+        weights: dict[str, float],
+        bregman: float = 0.0,
+        bfloat16: bool = False,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.config = config
+        self.weights = weights
+        self.bfloat16 = bfloat16
+        self.losses = {
+            name: make_loss(task.loss, alpha=config.loss.alpha)
+            for name, task in model.tasks.items()
+        }
+        self.bregman = bregman
+        self.smart_tasks = set(model.tasks if config.smart.tasks is None else config.smart.tasks)
+        self.copy: MultitaskModel | None = None
+        if bregman > 0:
+            self.copy = copy.deepcopy(model).eval().requires_grad_(False)
+        self.replicas = Replicas(model)
+
+    def step(
+        self,
+        number: int,
+        batches: Sequence[tuple[str, Batch]],
+        rate: float,
+        turns: Mapping[str, int],
+    ) -> StepReport:
+        """One optimiser step; `rate` scales every learning rate (warm-up and decay).
+
+        `turns` says how many batches each task has had before: `smart.every` counts these, as a
+        schedule that goes round the tasks would let a count of steps always meet the same one.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        by_task = [
+            self._microbatches(task, batch, (number, position), turns[task])
+            for position, (task, batch) in enumerate(batches)
+        ]
+        outcomes: list[_Outcome] = []
+        separate: list[list[Tensor | None]] = []
+        shared = self.model.shared_parameters()
+        operate = self.config.surgery == "pcgrad" and len(batches) > 1
+        for together in by_task if operate else [sum(by_task, [])]:
+            outcomes += self.replicas.run(together, partial(self._accumulate, number))
+            if operate:
+                separate.append([parameter.grad for parameter in shared])
+                for parameter in shared:
+                    parameter.grad = None
+        if operate:
+            merged = surgery(separate, seed=rng_seed(self.config.seed, number, len(batches)))
+            for parameter, gradient in zip(shared, merged, strict=True):
+                parameter.grad = gradient
+        norm = self._gradients(number)
+        set_rates(self.optimizer, rate, self._layer_scales([task for task, _ in batches]))
+        self.optimizer.step()
+        if self.copy is not None:
+            kept = dict(self.copy.named_parameters())
+            update_momentum(kept, self.model.named_parameters(), self.config.smart.momentum)
+        return StepReport(
+            {task: sum(o.loss for o in outcomes if o.task == task) for task, _ in batches},
+            _smart_mean(outcomes),
+            norm,
+        )
+
+    def step_on(self, number: int, objective: Callable[[], Tensor], rate: float) -> float:
+        """One optimiser step on a single objective; its value."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with self._precision():
+            loss = objective()
+        loss.backward()
+        if not math.isfinite(value := float(loss.detach())):
+            raise TrainingDiverged(f"step {number}: the loss is {value}")
+        self._gradients(number)
+        set_rates(self.optimizer, rate)
+        self.optimizer.step()
+        return value
+
+    def _microbatches(
+        self, task: str, batch: Batch, key: tuple[int, int], turn: int
+    ) -> list[MicroBatch]:
+        smart = self.config.smart
+        return [
+            MicroBatch(
+                task,
+                rows,
+                share=len(rows.labels) / len(batch.labels),
+                seed=rng_seed(self.config.seed, *key, number),
+                of=len(rows.labels),
+                smart=smart.weight > 0 and turn % smart.every == 0 and task in self.smart_tasks,
+            )
+            for number, rows in enumerate(split_batch(batch, self.config.batch.accumulate))
+        ]
+
+    def _accumulate(self, number: int, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:
+        """Add the gradient of one microbatch to those of the model, or of a replica of it."""
+        task, batch, term = microbatch.task, microbatch.batch, None
+        seed_rng(microbatch.seed, batch.labels.device)
+        with self._precision():
+            outputs = model(task, batch)
+            loss = self.losses[task](outputs, batch.labels)
+            objective = loss
+            if microbatch.smart:
+                term = self._smart(model, microbatch, outputs)
+                # Scaled by k, every k-th step has the same expectation as every step.
+                weight = self.config.smart.weight * self.config.smart.every
+                objective = objective + weight * term
+            if self.copy is not None and task in self.smart_tasks:
+                with torch.no_grad():
+                    before = self.copy(task, batch)
+                apart = bregman_term(self.model.tasks[task].kind, outputs, before)
+                objective = objective + self.bregman * apart
+        (objective * (microbatch.share * self.weights[task])).backward()
+        value = float(loss.detach())
+        if not math.isfinite(float(objective.detach())):
+            raise TrainingDiverged(
+                f"step {number}: the loss of '{task}' is {float(objective.detach())} "
+                f"(plain loss {value}); try a smaller optim.learning_rate"
+            )
+        return _Outcome(
+            task,
+            microbatch.share * value,
+            None if term is None else microbatch.share * float(term.detach()),
+        )
+
+    def _smart(self, model: MultitaskModel, microbatch: MicroBatch, outputs: Tensor) -> Tensor:
+        smart, task, batch, seed = (
+            self.config.smart,
+            microbatch.task,
+            microbatch.batch,
+            microbatch.seed,
+        )
+        published = smart.variant == "published"
+
+        def perturbed(embeds: Tensor) -> Tensor:
+            if smart.shared_masks:
+                seed_rng(seed, batch.labels.device)  # the dropout masks of the clean pass again
+            result: Tensor = model(task, batch, embeds)
+            return result
+
+        return smart_term(
+            perturbed,
+            model.embed(batch),
+            outputs,
+            kind=model.tasks[task].kind,
+            share=microbatch.share,
+            variant=smart.variant,
+            radius=smart.radius,
+            epsilon=smart.epsilon,
+            noise=smart.noise if published else smart.start,
+            step_size=smart.step_size if published else smart.stride,
+            steps=smart.steps,
+            norm=smart.norm,
+            generator=torch.Generator(outputs.device).manual_seed(rng_seed(seed, 1)),
+        )
+
+    def _layer_scales(self, tasks: Sequence[str]) -> list[float] | None:
+        scale = self.config.optim.layer_scale
+        if not scale.layers:
+            return None
+        layers = len(layers_of(self.model.encoder))
+        return layer_scales(tasks, scale.layers, layers=layers, alpha=scale.alpha, beta=scale.beta)
+
+    def _gradients(self, number: int) -> float:
+        """Clip what has been accumulated and get it ready for the optimiser; its norm."""
+        parameters = (p for group in self.optimizer.param_groups for p in group["params"])
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = float(nn.utils.get_total_norm(gradients))
+        if not math.isfinite(norm):
+            raise TrainingDiverged(
+                f"step {number}: the gradient's norm is {norm}; try a smaller optim.learning_rate"
+            )
+        scale = self.config.optim.clip / (norm + 1e-6)
+        if 0 < scale < 1:
+            torch._foreach_mul_(gradients, scale)
+        return norm
+
+    def _precision(self) -> AbstractContextManager[object]:
+        if not self.bfloat16:
+            return nullcontext()
+        device = next(self.model.parameters()).device
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def _smart_mean(outcomes: Sequence[_Outcome]) -> float | None:
+    """SMART's term, the mean over its tasks."""
+    terms = {outcome.task: 0.0 for outcome in outcomes if outcome.smart is not None}
+    for outcome in outcomes:
+        if outcome.smart is not None:
+            terms[outcome.task] += outcome.smart
+    return sum(terms.values()) / len(terms) if terms else None

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer
+
+import model as package
+from model.common.errors import InputError
+from model.data.batches import Assembler
+from model.evaluation.evaluate import Rows, evaluate, rows_from_texts
+from model.evaluation.model_folder import (
+    HEADS,
+    SPEC,
+    Answer,
+    load_model,
+    read_model,
+    read_spec,
+    save_model,
+)
+from model.modules.multitask import MultitaskModel
+
+
+def disturb(model: MultitaskModel) -> MultitaskModel:
+    """As if it had been trained."""
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(0.05 * torch.randn(weights.shape, generator=GENERATOR))
+    return model
+
+
+GENERATOR = torch.Generator().manual_seed(9)
+
+
+@pytest.fixture(params=["none", "pals"])
+def model(request: pytest.FixtureRequest, model_of: Callable[..., Any]) -> MultitaskModel:
+    made: MultitaskModel = model_of(adapter=request.param)
+    return disturb(made)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model: MultitaskModel, tokenizer: Any) -> Path:
+    save_model(tmp_path / "model", model, tokenizer)
+    return tmp_path / "model"
+
+
+def faults_of(call: Callable[[], Any]) -> InputError:
+    with pytest.raises(InputError) as caught:
+        call()
+    return caught.value
+
+
+def test_the_encoder_loads_as_any_other(folder: Path, model: MultitaskModel) -> None:
+    encoder = AutoModel.from_pretrained(folder).eval()
+    words = AutoTokenizer.from_pretrained(folder)
+    inputs = words(["ash bee cod", "dew"], ["elm", "fig gnu"], return_tensors="pt", padding=True)
+    model.eval()
+    with torch.no_grad():
+        theirs = encoder(**inputs).last_hidden_state
+        ours = model.encoder(**inputs).last_hidden_state
+    assert torch.allclose(theirs, ours, atol=1e-6)
+
+
+def test_a_model_folder_goes_round(folder: Path, model: MultitaskModel) -> None:
+    again, _ = read_model(folder)
+    assert again.spec == model.spec
+    assert not again.training
+    mine, theirs = model.state_dict(), again.state_dict()
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path: Path, folder: Path, tokenizer: Any) -> None:
+    again, words = read_model(folder)
+    save_model(tmp_path / "again", again, words)
+    for file in folder.iterdir():
+        if file.suffix == ".safetensors":
+            assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_loaded_model_answers_as_the_evaluated_one(
+    folder: Path, model: MultitaskModel, texts_of: Any, tokenizer: Any, assembler: Assembler
+) -> None:
+    loaded = package.load_model(folder)
+    for task in model.spec.tasks:
+        texts = texts_of(task, 70)
+        tokens = rows_from_texts(task, texts, tokenizer)
+        labels = np.tile([task.low, task.high], 35)
+        rows = Rows(tokens, labels, [str(n) for n in range(70)], task.metric, 1.0)
+        wanted = evaluate(model, {task.name: rows}, assembler).predictions.to_pylist()
+        for size in (64, 7):
+            answers = loaded.predict(task.name, texts, batch_size=size)
+            assert [one.value for one in answers] == pytest.approx(
+                [row["prediction"] for row in wanted], abs=1e-6
+            )
+            for one, row in zip(answers, wanted, strict=True):
+                if one.probabilities is None:
+                    assert row["probabilities"] is None
+                else:
+                    assert one.probabilities == pytest.approx(row["probabilities"], abs=1e-6)
+
+
+def test_answers_are_plain_numbers(folder: Path) -> None:
+    loaded = load_model(str(folder))
+    (mood,) = loaded.predict("mood", ["ash"])
+    assert isinstance(mood, Answer)
+    assert mood.value in (0.0, 1.0, 2.0)
+    assert mood.probabilities is not None
+    assert sum(mood.probabilities) == pytest.approx(1)
+    (near,) = loaded.predict("near", [("ash", "bee")])
+    assert 0 <= near.value <= 5
+    assert near.probabilities is None
+    json.dumps([near.value, mood.probabilities])
+    assert loaded.predict("mood", []) == []
+    assert list(loaded.tasks) == ["mood", "same", "near"]
+    assert len(loaded.predict("mood", ["", "x" * 5000, "\u4e2d\n\t", "🙂"])) == 4
+
+
+def test_a_wrong_task_or_text_is_told(folder: Path) -> None:
+    loaded = load_model(folder)
+    error = faults_of(lambda: loaded.predict("mod", ["a"]))
+    assert error.faults == ["no task 'mod' here; did you mean 'mood'?"]
+    error = faults_of(lambda: loaded.predict("mood", [("a", "b")]))
+    assert error.faults == ["item 1: 'mood' takes single sentences; give a string"]
+    error = faults_of(lambda: loaded.predict("same", ["a"]))
+    assert error.faults == ["item 1: 'same' takes pairs; give (first, second)"]
+    error = faults_of(lambda: loaded.predict("mood", "a"))
+    assert error.faults == ["is one string; give a list, even of one"]
+
+
+# --- damaged folders ----------------------------------------------------------------------------
+
+
+def test_what_is_no_model_folder_is_told(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "none"):
+        error = faults_of(lambda place=place: load_model(place))
+        assert error.where == str(place)
+        assert error.faults == [f"no {SPEC} in it; give the `model` folder of a run"]
+    file = tmp_path / "file"
+    file.write_text("x")
+    assert "Not a directory" in str(faults_of(lambda: load_model(file)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", "{}", '{"tasks": []}', '{"tasks": [{"name": "a"}]}', "\xff"]
+)
+def test_a_damaged_description_is_told(folder: Path, text: str) -> None:
+    (folder / SPEC).write_bytes(text.encode("latin-1"))
+    error = faults_of(lambda: load_model(folder))
+    assert error.where == str(folder / SPEC)
+    assert error.faults[0].startswith("not a model's description: ")
+
+
+def test_damaged_heads_are_told(folder: Path) -> None:
+    whole = (folder / HEADS).read_bytes()
+    for content in (b"", whole[:-10], whole[:9], b"x" * len(whole)):
+        (folder / HEADS).write_bytes(content)
+        error = faults_of(lambda: load_model(folder))
+        assert error.where == str(folder / HEADS)
+        assert error.faults[0].startswith("cannot be read: ")
+    (folder / HEADS).unlink()
+    assert faults_of(lambda: load_model(folder)).where == str(folder / HEADS)
+
+
+def test_heads_that_do_not_fit_the_description_are_all_told(folder: Path) -> None:
+    tensors = load_file(folder / HEADS)
+    del tensors["heads.task_same.output.bias"]
+    tensors["heads.task_other.output.bias"] = torch.zeros(1)
+    tensors["heads.task_mood.output.weight"] = torch.zeros(4, 32)
+    save_file(tensors, folder / HEADS)
+    error = faults_of(lambda: load_model(folder))
+    assert error.where == str(folder)
+    assert error.faults == [
+        f"{HEADS} has an unknown tensor 'heads.task_other.output.bias'",
+        f"{HEADS} lacks 'heads.task_same.output.bias'",
+        f"{HEADS}: 'heads.task_mood.output.weight' is [4, 32] where {SPEC} says [3, 32]",
+    ]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_damaged_encoder_is_told(folder: Path, name: str) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    (fault,) = faults_of(lambda: load_model(folder)).faults
+    assert str(folder) in fault
+    (folder / name).unlink()
+    faults_of(lambda: load_model(folder))
+
+
+def test_the_description_alone_can_be_read(folder: Path, model: MultitaskModel) -> None:
+    (folder / HEADS).unlink()
+    assert read_spec(folder) == model.spec
+
+
+def test_a_device_that_is_not_there_is_told(folder: Path) -> None:
+    error = faults_of(lambda: load_model(folder, device="cuda:77"))
+    assert "'cuda:77' cannot be used" in str(error)

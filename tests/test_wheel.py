@@ -1,0 +1,103 @@
+"""The wheel: complete, and at work in a folder that knows nothing of the project's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+FEW = ["budget.examples=48", "budget.eval_every=48", "budget.eval_rows=20", "batch.sizes=8"]
+LOADS = """
+import tuner
+from model.config.parse import load_preset, preset_names
+from model.tasks.task_set import load_task_set, shipped
+from tuner.cluster.pins import other_versions, pins
+from tuner.space.space import load_space, shipped_spaces
+
+print(tuner.__file__)
+assert all(load_preset(name).settings for name in preset_names()) and preset_names()
+assert all(load_task_set(name).names for name in shipped()) and shipped()
+assert all(path.is_file() for path in shipped_spaces().values()) and load_space("default")
+assert pins()["ray"] and "install that one" in other_versions("pip install ray==0.0.1")[0]
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, as setuptools leaves its traces in the folder that it builds from."""
+    place = tmp_path_factory.mktemp("wheel")
+    source = place / "source"
+    skip = shutil.ignore_patterns("__pycache__")
+    for name in ("model", "tuner", "search_spaces"):
+        shutil.copytree(ROOT / name, source / name, ignore=skip)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"]
+    subprocess.run([*PIP, *build, str(place), str(source)], check=True)
+    (found,) = place.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    target = wheel.parent / "installed"
+    install = ["install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
+    subprocess.run([*PIP, *install], check=True)
+    return target
+
+
+def run(installed: Path, folder: Path, *words: str) -> str:
+    """With nothing of the checkout in reach."""
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
+    there = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("model", "tuner")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    wanted |= {f"tuner/{path.relative_to(ROOT)}" for path in (ROOT / "search_spaces").glob("*")}
+    assert {"model/py.typed", "tuner/py.typed"} <= wanted
+    assert wanted - there == set()
+    assert {name.split("/")[0].split("-")[0] for name in there} == {"model", "tuner", "stockpot"}
+
+
+def test_what_is_shipped_is_found_in_the_wheel(installed: Path, tmp_path: Path) -> None:
+    said = run(installed, tmp_path, sys.executable, "-c", LOADS)
+    assert Path(said.strip()) == installed / "tuner" / "__init__.py"
+
+
+def test_the_wheel_has_the_command(installed: Path, tmp_path: Path) -> None:
+    stockpot = str(installed / "bin" / "stockpot")
+    assert run(installed, tmp_path, stockpot, "--version").startswith("stockpot ")
+    said = run(installed, tmp_path, stockpot, "search", "--help")
+    assert said.startswith("usage: stockpot search [flags]")
+    assert "resume   stockpot search --resume --name big" in said and "python -m" not in said
+
+
+@pytest.mark.slow
+def test_the_wheel_trains_in_another_folder(installed: Path, tmp_path: Path) -> None:
+    few = [word for setting in FEW for word in ("--set", setting)]
+    train = ["train", "--tasks", "sample", "--encoder", "tiny", *few]
+    said = run(installed, tmp_path, str(installed / "bin" / "stockpot"), *train)
+    assert "model: runs/sample-001/model" in said
+    assert (tmp_path / "runs" / "sample-001" / "model" / "model.safetensors").is_file()

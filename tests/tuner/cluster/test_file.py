@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tuner.cluster.__main__ import main
+from tuner.cluster.file import check_file
+from tuner.cluster.pins import image_faults
+
+pytest.importorskip("jsonschema")
+pytest.importorskip("botocore")
+
+ROOT = Path(__file__).parents[3]
+AWS = ROOT / "cluster.yaml"
+SHIPPED = [AWS, *sorted((ROOT / "docs" / "clusters").glob("*.yaml"))]
+GCP, KUBERAY, LOCAL = SHIPPED[1:]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_what_is_shipped_is_clean(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(path)]) == 0
+    assert "nothing wrong" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", [AWS, GCP, LOCAL], ids=lambda path: path.name)
+def test_every_room_of_the_packages_is_sent_to_the_machines(path: Path) -> None:
+    """A pattern without a '/' before it holds at every depth: `runs` would be tuner/runs too."""
+    loose = [p for p in yaml.safe_load(path.read_text())["rsync_exclude"] if p[0] != "/"]
+    packages = [ROOT / "model", ROOT / "tuner", ROOT / "search_spaces"]
+    folders = {f.name for package in packages for f in (package, *package.rglob("*")) if f.is_dir()}
+    assert not {pattern.strip("*/") for pattern in loose} & folders
+
+
+# file, what is written instead of what, and what is said about it
+BAD = {
+    "a misspelt key": (AWS, "max_workers: 4  ", "max_worker: 4  ", "did you mean 'max_workers'?"),
+    "no head": (AWS, "head_node_type: head", "", "Ray does not take it: "),
+    "another provider": (AWS, "type: aws", "type: asw", "provider 'asw': did you mean 'aws'?"),
+    "a misspelt setting": (
+        AWS,
+        "SecurityGroupIds: [",
+        "SecurityGroupsIds: [",
+        "'SecurityGroupsIds' is not a setting of the machine; did you mean 'SecurityGroupIds'?",
+    ),
+    "a misspelt setting inside another": (
+        AWS,
+        "VolumeType: gp3",
+        "VolumeTyp: gp3",
+        "'BlockDeviceMappings.Ebs.VolumeTyp' is not a setting of the machine; did you mean",
+    ),
+    "a misspelt setting of Google's": (
+        GCP,
+        "guestAccelerators:",
+        "guestAccelerator:",
+        "did you mean 'guestAccelerators'?",
+    ),
+    "an open dashboard": (
+        AWS,
+        "--dashboard-host=127.0.0.1",
+        "--dashboard-host=0.0.0.0",
+        "the dashboard is open on 0.0.0.0",
+    ),
+    "no token": (
+        LOCAL,
+        "RAY_AUTH_MODE=token",
+        "RAY_AUTH_MODE=disabled",
+        "'worker_start_ray_commands' starts Ray without a token",
+    ),
+    "a token that nobody brings": (
+        AWS,
+        "  /home/ray/.ray/auth_token: ~/.ray/auth_token\n",
+        "",
+        "no token is brought to the machines",
+    ),
+    "SSH from everywhere": (
+        AWS,
+        "SecurityGroupIds: [sg-0123456789abcdef0]",
+        "KeyName: mine",
+        "opens SSH to the world",
+    ),
+    "a port for everybody": (
+        AWS,
+        "  cache_stopped_nodes: false",
+        "  cache_stopped_nodes: false\n  security_group:\n    IpPermissions:\n"
+        "      - {FromPort: 8265, ToPort: 8265, IpProtocol: tcp, IpRanges: [{CidrIp: 0.0.0.0/0}]}",
+        "port 8265 is open to the world",
+    ),
+    "an image that changes": (
+        AWS,
+        "rayproject/ray:2.60.0-py311-gpu",
+        "rayproject/ray:latest-gpu",
+        "'rayproject/ray:latest-gpu' is not pinned",
+    ),
+    "an image with another Ray": (
+        GCP,
+        "ray:2.60.0-py311",
+        "ray:2.50.1-py311",
+        "has Ray 2.50.1, the project's is 2.60.0",
+    ),
+    "another version": (
+        AWS,
+        "pip install --quiet --constraint",
+        "pip install torch==2.1.0 --constraint",
+        "'torch==2.1.0' is not the project's version",
+    ),
+    "storage that nobody shares": (
+        AWS,
+        "  - chmod 600",
+        "  - python -m tuner.search --storage-path /data/runs\n  - chmod 600",
+        "storage '/data/runs' is a folder of its own on each machine",
+    ),
+    "a head that trains": (AWS, "resources: {CPU: 0}", "resources: {CPU: 2}", "takes trials"),
+    "spot machines that are stopped": (
+        AWS,
+        "cache_stopped_nodes: false",
+        "cache_stopped_nodes: true",
+        "spot machines cannot be stopped",
+    ),
+    "little shared memory": (AWS, "    - --shm-size=8g", "    - --init", "add --shm-size=8g"),
+    "a Kubernetes service for everybody": (
+        KUBERAY,
+        "serviceType: ClusterIP",
+        "serviceType: LoadBalancer",
+        "the dashboard is open",
+    ),
+    "Kubernetes without a token": (
+        KUBERAY,
+        "authOptions: {mode: token}",
+        "authOptions: {mode: disabled}",
+        "Ray starts without a token",
+    ),
+    "storage in a pod": (KUBERAY, "s3://BUCKET/runs", "/runs", "storage '/runs' is a folder"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_said(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, old, new, message = BAD[name]
+    text = source.read_text(encoding="utf-8")
+    assert old in text
+    path = tmp_path / "bad.yaml"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    assert main(["check", str(path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_all_is_said_at_once_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    text = AWS.read_text(encoding="utf-8")
+    text = text.replace("InstanceType: m5.large", "InstanceTyp: m5.large")
+    text = text.replace("127.0.0.1", "0.0.0.0").replace("max_workers: 4  ", "max_worker: 4  ")
+    path.write_text(text, encoding="utf-8")
+    faults = check_file(path)
+    line = 1 + text[: text.index("InstanceTyp:")].count("\n")
+    assert any(fault.startswith(f"line {line}: node type 'head'") for fault in faults)
+    assert any("dashboard" in fault for fault in faults)
+    assert any("'max_worker' is not a key" in fault for fault in faults)
+
+
+def test_workers_need_a_profile_for_s3(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    lines = AWS.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(line for line in lines if "IamInstance" not in line))
+    (fault,) = check_file(path)
+    assert "node type 'gpu' has no IamInstanceProfile" in fault
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a list", "must be a mapping"),
+        ("a: [", "not valid YAML"),
+        ("", "'cluster_name' is missing"),
+        ("cluster_name: x\nprovider: 3\n", "'provider': 3 is not of type 'object'"),
+        ("cluster_name: x\nprovider: {type: aws}\navailable_node_types: [a]\n", "of type 'object'"),
+    ],
+)
+def test_what_is_no_cluster_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    assert any(message in fault for fault in check_file(path))
+
+
+def test_storage_may_be_asked_about_alone() -> None:
+    (fault,) = check_file(AWS, "runs")
+    assert "storage 'runs'" in fault
+    assert not check_file(AWS, "runs", shared=True)
+    assert not check_file(AWS, "s3://bucket/runs")
+
+
+def test_images_are_pinned_by_tag_or_digest() -> None:
+    assert not image_faults("rayproject/ray:2.60.0-py311-gpu")
+    assert not image_faults("registry:5000/mine@sha256:" + "0" * 64)
+    assert not image_faults("registry:5000/mine:1.2")
+    assert image_faults("registry:5000/mine")
+    assert "ended with Ray 2.30" in image_faults("rayproject/ray-ml:2.30.0")[0]

@@ -1,0 +1,639 @@
+"""What a search decides, without Ray: the engine, a trial's records, the seam's bookkeeping."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, RayActorError
+from ray.tune.experiment import Trial
+
+from model.common.errors import InputError
+from model.training.step import TrainingDiverged
+from tests.tuner.made_up_runs import begin
+from tuner.engine.early_stopping import Rungs
+from tuner.engine.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
+from tuner.engine.study_file import StudyFile
+from tuner.ray_backend.adapters import LedgerSearch, RungScheduler, evict_finished, whereabouts
+from tuner.ray_backend.failures import classify
+from tuner.ray_backend.trainable import (
+    NOTES,
+    OUTCOME,
+    Job,
+    SearchTrial,
+    failure,
+    wait_until_free,
+    with_unheard,
+)
+from tuner.runs.ledger import Ledger
+from tuner.runs.retention import CheckpointStore
+from tuner.search.__main__ import first_failure
+from tuner.space.space import Space, load_space
+from tuner.storage.storage import StorageLost
+
+EXTRA = {"budget.examples": 400, "budget.epochs": None, "budget.eval_every": 100}
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return load_space("default", None, {"encoder.name": "tiny"})
+
+
+@pytest.fixture
+def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
+    """`engine_of(slots=1)`: a driver of the run in tmp_path; the one before it is dead."""
+    ledgers: list[Ledger] = []
+
+    def make(rungs: Rungs | None = None, num_samples: int = 6, **limits: Any) -> Engine:
+        for ledger in ledgers:
+            ledger.close()
+        ledgers.append(Ledger(tmp_path / "ledger.jsonl"))
+        begin(ledgers[-1], num_samples=num_samples, sampler="random")
+        standard = {"max_examples": 400, "eval_every": 100, "slots": 2, "threads": 1}
+        engine = Engine(
+            ledger=ledgers[-1],
+            space=space,
+            tasks=space.task_set,
+            folder=tmp_path,
+            store=CheckpointStore(tmp_path),
+            data=None,
+            limits=Limits(num_samples=num_samples, **{**standard, **limits}),
+            extra=EXTRA,
+            rungs=rungs,
+            study=StudyFile(tmp_path / "study.journal", ledgers[-1].state, space),
+            warn=lambda line: said.append(line),
+            log=lambda line: None,
+        )
+        engine.said = said  # type: ignore[attr-defined]
+        return engine
+
+    said: list[str] = []
+    yield make
+    for ledger in ledgers:
+        ledger.close()
+
+
+def begin_trial(engine: Engine) -> str:
+    job = engine.next_job()
+    assert job is not None
+    engine.started(job.trial, "host", 1)
+    return job.trial
+
+
+def record(examples: int, score: float) -> dict[str, Any]:
+    task = {"metric": "accuracy", "value": score, "interval": [score, score]}
+    return {
+        "examples": examples,
+        "score": score,
+        "interval": [score, score],
+        "tasks": {"sentiment": task},
+        "checkpoint": f"step-{examples:08d}",
+        "predictions": f"predictions/step-{examples:08d}.parquet",
+        "seconds": 1.0,
+    }
+
+
+def test_the_default_comes_first_then_known_points_then_the_sampler(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of()
+    origins = []
+    while not engine.done:
+        name = begin_trial(engine)
+        origins.append(engine.state.trials[name].origin)
+        engine.finished(name)
+    starts = len(engine.space.start_from)
+    assert starts and origins == ["default", *["start_from"] * starts, *["sampler"] * (5 - starts)]
+    numbers = [trial.number for trial in engine.state.trials.values()]
+    assert numbers == [None, 0, 1, 2, 3, 4]
+
+
+def test_no_more_run_than_there_are_slots(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(slots=2)
+    first, second = begin_trial(engine), begin_trial(engine)
+    assert engine.next_job() is None
+    engine.finished(first)
+    assert begin_trial(engine) not in (first, second)
+
+
+def test_a_new_driver_goes_on_with_what_is_open_before_it_creates(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of()
+    first, second = begin_trial(engine), begin_trial(engine)
+    engine.evaluated(first, record(100, 0.5))
+    engine.finished(second)
+    engine = engine_of()
+    job = engine.next_job()
+    assert job is not None and job.trial == first
+    assert job.known == 100  # it need not tell of that again
+    assert len(engine.state.trials) == 2
+
+
+def test_a_driver_that_died_and_one_that_did_not_create_the_same(
+    engine_of: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine = engine_of(num_samples=8)
+    for _ in range(5):
+        engine.finished(begin_trial(engine))
+    here = engine.state
+    name = begin_trial(engine)
+    wanted = here.trials[name].params
+    lines = (tmp_path / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if f'"trial":"{name}"'.encode() not in line]
+    engine.ledger.close()
+    (tmp_path / "ledger.jsonl").write_bytes(b"".join(kept))
+    engine = engine_of(num_samples=8)
+    assert engine.state.trials[begin_trial(engine)].params == wanted
+
+
+def test_a_lost_machine_costs_attempts_and_in_the_end_the_trial(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=1, attempts=3)
+    for attempt in range(3):
+        name = begin_trial(engine)
+        assert engine.state.trials[name].attempts == attempt + 1
+        engine.lost(name, {"kind": "infrastructure", "reason": "its worker died"})
+    trial = engine.state.trials["t0000"]
+    assert (trial.status, trial.kind) == ("failed", "infrastructure")
+    assert sum("goes on from its last checkpoint" in line for line in engine.said) == 2
+    assert engine.draining is None and not engine.state.failures_in_a_row
+    engine.lost("t0000", None)  # told twice, as Ray does
+    assert begin_trial(engine) == "t0001"
+
+
+def test_an_interrupted_search_costs_its_trials_no_attempts(
+    engine_of: Callable[..., Engine],
+) -> None:
+    lost = {"kind": "infrastructure", "reason": "its worker died"}
+    for pauses in (True, True, False, False):  # drained by Ctrl-C, or its driver killed
+        engine = engine_of(slots=1, attempts=2)
+        name = begin_trial(engine)
+        if pauses:
+            engine.paused(name)
+    engine = engine_of(slots=1, attempts=2)
+    assert begin_trial(engine) == name == "t0000"
+    engine.lost(name, lost)
+    assert engine.state.trials[name].status == "open"
+    assert engine.state.trials[name].attempts == 5
+    assert begin_trial(engine) == name
+    engine.lost(name, lost)
+    assert engine.state.trials[name].kind == "infrastructure"
+
+
+def test_settings_that_cannot_be_built_fail_their_trial_and_no_other(
+    engine_of: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(slots=1)
+    real, bad_ones = Space.config, ["t0001"]
+
+    def config(space: Space, settings: Any, *more: Any) -> Any:
+        trials = engine.state.trials.values()
+        if not bad_ones or settings in [t.settings for t in trials if t.id in bad_ones]:
+            raise InputError("settings", ["these two do not go together"])
+        return real(space, settings, *more)
+
+    engine.finished(begin_trial(engine))
+    monkeypatch.setattr(Space, "config", config)
+    assert begin_trial(engine) == "t0002"
+    bad = engine.state.trials["t0001"]
+    assert (bad.status, bad.kind, bad.reason) == ("failed", "code", "these two do not go together")
+    assert set(engine.live) == {"t0002"}
+    bad_ones.clear()  # now all are
+    engine = engine_of(num_samples=20)
+    assert engine.next_job() is None and engine.draining == FAILURES  # and ends, if all are so
+
+
+def test_what_trials_warn_of_alike_is_said_once(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    engine.heard.add("skipped 3 damaged rows")  # by the driver, before the first trial
+    for name in ("t0000", "t0001"):
+        engine.note(name, "skipped 3 damaged rows")
+        engine.note(name, "the heads of sentiment start anew")
+        engine.note(name, "checkpoint step-00000100 is damaged")  # each its own
+    assert engine.said == [
+        "t0000: the heads of sentiment start anew",
+        "t0000: checkpoint step-00000100 is damaged",
+        "t0001: checkpoint step-00000100 is damaged",
+    ]
+
+
+def test_a_trial_passes_on_all_that_its_run_warns_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(*args: Any, warn: Callable[[str], None], **options: Any) -> Iterator[dict[str, Any]]:
+        warn("the budget ends before 'similarity' has its first batch")
+        yield record(100, 0.5)
+        warn("another")
+        yield record(200, 0.5)
+
+    monkeypatch.setattr("model.train.train", train)
+    monkeypatch.setattr(SearchTrial, "_check_device", lambda self: None)  # asks Ray
+    (tmp_path / "ledger.jsonl").touch()
+    trial = SearchTrial.__new__(SearchTrial)
+    trial.node_folder, trial.staged, trial.cache = None, {}, None
+    job = Job("t0000", {}, "sample", None, str(tmp_path / "trials" / "t0000"), 1)
+    trial._begin(job.as_config())
+    notes = [json.loads(trial.step()[NOTES]) for _ in range(3)]
+    assert notes == [["the budget ends before 'similarity' has its first batch"], ["another"], []]
+
+
+@pytest.fixture
+def paused_trial(tmp_path: Path) -> SearchTrial:
+    """A trial that cannot save itself."""
+
+    def failing() -> Iterator[dict[str, Any]]:
+        raise FileNotFoundError("checkpoints")
+        yield {}
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ledger.jsonl").touch()
+    trial = SearchTrial.__new__(SearchTrial)
+    trial.node_folder = None
+    out = tmp_path / "run" / "trials" / "t0000"
+    trial._begin(Job("t0000", {}, "sample", None, str(out), 1).as_config())
+    trial.records = failing()
+    return trial
+
+
+def test_a_trial_that_cannot_be_saved_fails_only_where_the_run_is_still_there(
+    paused_trial: SearchTrial, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        paused_trial.save_checkpoint(str(tmp_path))
+
+
+def test_a_trial_whose_run_is_gone_is_paused_all_the_same(
+    paused_trial: SearchTrial, tmp_path: Path
+) -> None:
+    (tmp_path / "run").rename(tmp_path / "away")
+    paused_trial.save_checkpoint(str(tmp_path))
+    assert (tmp_path / "trial.json").exists()
+    paused_trial._start = paused_trial._folder  # type: ignore[method-assign,assignment]
+    outcome = json.loads(paused_trial.step()[OUTCOME])
+    assert outcome["kind"] == "storage" and "does not see the run's folder" in outcome["reason"]
+
+
+def test_what_fails_because_the_run_is_gone_is_no_failure_of_the_trial(
+    paused_trial: SearchTrial, tmp_path: Path
+) -> None:
+    (tmp_path / "run").rename(tmp_path / "away")
+    outcome = json.loads(paused_trial.step()[OUTCOME])
+    assert outcome == {"kind": "storage", "reason": f"{tmp_path / 'run'} is gone", "traceback": ""}
+
+
+def test_lost_storage_stops_the_search_and_fails_no_trial(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=2)
+    first, second = begin_trial(engine), begin_trial(engine)
+    engine.failed(first, {"kind": "storage", "reason": "cannot write x in s3://b/runs"})
+    assert engine.draining == STORAGE
+    assert set(engine.live) == {second} and engine.next_job() is None
+    assert {engine.state.trials[name].status for name in (first, second)} == {"open"}
+    engine.failed(second, {"kind": "storage", "reason": "cannot write y in s3://b/runs"})
+    assert len([line for line in engine.said if "s3://b/runs" in line]) == 1
+
+
+def test_a_mirror_in_trouble_stops_the_search(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    engine.tick()
+    assert engine.draining is None
+    engine.store.trouble = lambda: "cannot write x in s3://b/runs"  # type: ignore[method-assign]
+    engine.tick()
+    assert engine.draining == STORAGE
+
+
+def test_failures_in_a_row_stop_the_search_and_a_success_between_does_not(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(num_samples=20, failures=3)
+    failed = {"kind": "code", "reason": "broke", "traceback": "Traceback"}
+    for how in (engine.failed, engine.failed, None, engine.failed, engine.failed):
+        name = begin_trial(engine)
+        engine.finished(name) if how is None else how(name, failed)
+        assert engine.draining is None
+    engine.failed(begin_trial(engine), failed)
+    assert engine.draining == FAILURES
+    assert engine.next_job() is None
+    # Whoever resumes has done something about it, so the count starts anew.
+    engine = engine_of(num_samples=20, failures=3)
+    engine.failed(begin_trial(engine), failed)
+    assert engine.draining is None
+
+
+def test_the_failures_that_stopped_a_search_are_told_although_another_trial_finished(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=2, num_samples=20, failures=3)
+    good = begin_trial(engine)
+    for number in range(3):
+        engine.failed(begin_trial(engine), {"kind": "code", "reason": f"broke {number}"})
+    engine.finished(good)  # its last step was under way
+    assert engine.draining == FAILURES and not engine.state.failures_in_a_row
+    result: Any = SimpleNamespace(state=engine.state)
+    assert "3 trials failed in a row; the first, t0001: broke 0" in first_failure(result)
+
+
+def test_the_end_of_the_time_budget_drains(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(deadline=time.monotonic() - 1)
+    name = begin_trial(engine)
+    engine.tick()
+    assert engine.draining == TIME
+    engine.heartbeat(name, 64)
+    engine.paused(name)
+    assert engine.state.trials[name].paused and not engine.live
+    assert not engine.done
+
+
+def test_a_ledger_that_cannot_be_written_ends_the_search_in_good_order(
+    engine_of: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of()
+    name = begin_trial(engine)
+
+    def full(*args: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device", "ledger.jsonl")
+
+    monkeypatch.setattr(engine.ledger, "append", full)
+    assert engine.next_job() is None  # nothing starts that is not written down
+    assert isinstance(engine.fatal, OSError) and engine.draining == LEDGER
+    assert engine.evaluated(name, record(100, 0.5)) is False
+    engine.finished(name)
+    engine.failed(name, {"kind": "code", "reason": "broke"})
+    assert engine.state.trials[name].status == "open"
+
+
+def test_scores_that_are_no_numbers_fail_the_trial(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    name = begin_trial(engine)
+    assert engine.evaluated(name, record(100, float("nan"))) is False
+    assert engine.state.trials[name].kind == "metric"
+    assert not engine.state.trials[name].evaluations
+
+
+def test_a_trial_that_was_about_to_be_stopped_is_stopped_by_the_next_driver(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=5)  # without rungs, as if it died before it could judge
+    names = [begin_trial(engine) for _ in range(5)]
+    for name, score in zip(names, (0.9, 0.8, 0.7, 0.3, 0.1), strict=True):
+        engine.evaluated(name, record(100, score))
+    engine = engine_of(rungs=Rungs(100, 400, 2), slots=5)
+    stopped = [t.id for t in engine.state.trials.values() if t.status == "stopped"]
+    assert stopped == ["t0003", "t0004"]
+    assert engine.state.trials["t0003"].rung == 100
+
+
+def test_the_default_is_never_stopped_early(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(rungs=Rungs(100, 400, 2))
+    default, other = begin_trial(engine), begin_trial(engine)
+    assert engine.evaluated(other, record(100, 0.9))
+    assert engine.evaluated(default, record(100, 0.1))
+
+
+def test_a_finished_trial_is_told_by_the_objective(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of()
+    engine.state.objectives = ["sentiment"]
+    told: list[str] = []
+    engine.log = told.append
+    name = begin_trial(engine)
+    for examples, score, mood in ((100, 0.9, 0.2), (200, 0.1, 0.6)):
+        task = {"metric": "accuracy", "value": mood, "interval": [mood, mood]}
+        engine.evaluated(name, {**record(examples, score), "tasks": {"sentiment": task}})
+    engine.finished(name)
+    assert told[-1] == f"{name} finished: sentiment 0.600"
+
+
+def test_a_new_driver_tidies_up_after_one_that_died_before_it_could(
+    engine_of: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine = engine_of(slots=1, keep=1)
+    name = begin_trial(engine)
+    for examples in (100, 200):
+        engine.evaluated(name, record(examples, examples / 1000))
+        place = tmp_path / "trials" / name / "checkpoints" / f"step-{examples:08d}"
+        (place / "state").mkdir(parents=True)
+        (place / "model").mkdir()
+    engine.ledger.append("finished", trial=name)  # and here it dies
+    engine_of(slots=1, keep=1)
+    found = sorted(p.name for p in (tmp_path / "trials" / name / "checkpoints").iterdir())
+    assert found == ["step-00000200"]
+    assert not list(tmp_path.rglob("state"))
+
+
+def test_repeats_come_after_the_search_and_once(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(num_samples=3, slots=1, confirm=(2, 2))
+    for score in (0.1, 0.9, 0.5):
+        name = begin_trial(engine)
+        engine.evaluated(name, record(400, score))
+        engine.finished(name)
+    assert not engine.done
+    repeats = []
+    while (job := engine.next_job()) is not None:
+        repeats.append((engine.state.trials[job.trial].of, job.settings["seed"]))
+        engine.evaluated(job.trial, record(400, 0.7))
+        engine.finished(job.trial)
+        engine = engine_of(num_samples=3, slots=1, confirm=(2, 2))  # dies after each
+    assert repeats == [("t0001", 4), ("t0001", 5), ("t0002", 4), ("t0002", 5)]
+    assert engine.done
+
+
+# --- a trial's records --------------------------------------------------------------------------
+
+
+def history(out: Path, *examples: int) -> None:
+    lines = [json.dumps(record(count, 0.5)) for count in examples]
+    (out / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+
+
+def told(out: Path, known: int, *records: dict[str, Any]) -> list[int]:
+    found = list(with_unheard(iter(records), out, known))
+    return [entry["examples"] for entry in found if not entry.get("heartbeat")]
+
+
+def test_what_was_saved_but_never_heard_is_told_first(tmp_path: Path) -> None:
+    history(tmp_path, 100, 200, 300)
+    heartbeat = {"heartbeat": True, "examples": 300}
+    assert told(tmp_path, 100, heartbeat, record(400, 0.5)) == [200, 300, 400]
+    assert told(tmp_path, 100) == [200, 300]  # the run was through
+    assert told(tmp_path, 300, heartbeat) == []
+
+
+def test_nothing_is_told_twice(tmp_path: Path) -> None:
+    history(tmp_path, 100, 200)  # the list has the first new record already
+    assert told(tmp_path, 100, record(200, 0.5), record(300, 0.5)) == [200, 300]
+    assert told(tmp_path / "new", 0, record(100, 0.5)) == [100]
+
+
+def test_a_folder_that_a_dying_worker_still_holds_is_waited_for(tmp_path: Path) -> None:
+    import fcntl
+    import threading
+
+    wait_until_free(tmp_path / "not there")
+    (tmp_path / ".lock").touch()
+    held = os.open(tmp_path / ".lock", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    let_go = threading.Timer(0.5, os.close, [held])
+    let_go.start()
+    wait_until_free(tmp_path)
+    assert let_go.finished.is_set()
+
+
+def test_a_job_survives_its_journey() -> None:
+    job = Job("t0001", {"batch.sizes": [1, 2]}, "sample", None, "/x", 2, 300)
+    assert Job.from_config(job.as_config()) == job
+
+
+# --- what failed --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ZeroDivisionError("by zero"), "code"),
+        (InputError("data", ["gone"]), "code"),
+        (TrainingDiverged("step 3: the loss is nan"), "diverged"),
+        (MemoryError(), "memory"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (RuntimeError("shapes differ"), "code"),
+        (StorageLost("cannot write x in s3://b/runs"), "storage"),
+    ],
+)
+def test_failures_are_told_apart(error: Exception, kind: str) -> None:
+    found = failure(error)
+    assert found["kind"] == kind
+    assert found["reason"] and "\n" not in found["reason"]
+    assert bool(found["traceback"]) == (kind == "code")
+
+
+def test_a_dead_actor_is_no_fault_of_the_trial_unless_it_never_lived() -> None:
+    assert classify(RayActorError())["kind"] == "infrastructure"
+    assert classify(ValueError("in reset"))["kind"] == "code"
+    born_dead = ActorDiedError()
+    born_dead._actor_init_failed = True
+    assert classify(born_dead)["kind"] == "code"
+
+
+# --- the seam -----------------------------------------------------------------------------------
+
+
+class FakeEngine:
+    draining = None
+    done = False
+
+    def __init__(self) -> None:
+        self.live: dict[str, Any] = {}
+        self.heard: list[tuple[str, str]] = []
+
+    def lost(self, name: str, failure: Any) -> None:
+        self.heard.append(("lost", name))
+
+    def paused(self, name: str) -> None:
+        self.live.pop(name)
+        self.heard.append(("paused", name))
+
+
+def test_the_first_start_of_a_trial_is_not_taken_for_the_second() -> None:
+    engine: Any = FakeEngine()
+    scheduler = RungScheduler(engine)
+    old: Any = SimpleNamespace(trial_id="t0001", status=Trial.ERROR, failure=None)
+    scheduler.on_trial_add(None, old)
+    scheduler.on_trial_error(None, old)
+    # Started again, it runs under the same name while Ray keeps the old one, in error.
+    engine.live["t0001"] = None
+    new: Any = SimpleNamespace(trial_id="t0001", status=Trial.RUNNING, failure=None)
+    scheduler.on_trial_add(None, new)
+    scheduler.on_trial_error(None, old)
+    scheduler.settle()
+    scheduler.settle()
+    assert engine.heard == [("lost", "t0001")]
+    assert not scheduler.at_rest()
+    new.status = Trial.PAUSED
+    assert scheduler.at_rest()
+    scheduler.settle()
+    scheduler.settle()
+    assert engine.heard == [("lost", "t0001"), ("paused", "t0001")]
+
+
+def test_trials_that_ended_are_not_looked_at_again() -> None:
+    scheduler = RungScheduler(FakeEngine())  # type: ignore[arg-type]
+    for status in (Trial.TERMINATED, Trial.ERROR, Trial.RUNNING):
+        trial: Any = SimpleNamespace(trial_id=status, status=status, failure=None)
+        scheduler.on_trial_add(None, trial)
+    scheduler.settle()
+    assert [trial.status for trial in scheduler.going.values()] == [Trial.RUNNING]
+
+
+class RayTrial:
+    def __init__(self, trial_id: str, status: str = Trial.TERMINATED) -> None:
+        self.trial_id, self.status = trial_id, status
+        self.run_metadata = SimpleNamespace(last_result={"record": "long"})
+
+    def is_finished(self) -> bool:
+        return self.status == Trial.TERMINATED
+
+
+class Controller:
+    """What Ray's has, as far as ended trials are concerned."""
+
+    def __init__(self, *trials: Any) -> None:
+        self._trials = list(trials)
+        self._stopped_trials = {trial for trial in trials if trial.is_finished()}
+        self._failed_trials: set[Any] = set()
+        self._live_trials: set[Any] = set()
+        self._trials_to_cache = set(trials)
+        self._trial_metadata = {trial.trial_id: "long" for trial in trials}
+        self._trial_to_actor: dict[Any, str] = {}
+
+    def get_trials(self) -> list[Any]:
+        return self._trials
+
+
+def test_what_ended_is_forgotten_when_ray_is_done_with_it() -> None:
+    ended, busy, running = RayTrial("a"), RayTrial("b"), RayTrial("c", Trial.RUNNING)
+    ray: Any = Controller(ended, busy, running)
+    ray._trial_to_actor = {busy: "actor", running: "actor"}
+    assert [evict_finished(ray, trial) for trial in (ended, busy, running)] == [True, False, False]
+    assert ray.get_trials() == [busy, running]
+    assert ray._stopped_trials == {busy} and ray._trials_to_cache == {busy, running}
+    assert list(ray._trial_metadata) == ["b", "c"]
+    assert not ended.run_metadata.last_result and busy.run_metadata.last_result
+    ray._trial_to_actor = {}
+    assert evict_finished(ray, busy)
+    running.status = Trial.TERMINATED
+    assert not evict_finished(ray, running)  # the last one stays: Ray would look for it on disk
+    assert ray.get_trials() == [running]
+
+
+def test_another_ray_that_keeps_its_trials_elsewhere_is_left_alone() -> None:
+    trials = [RayTrial("a"), RayTrial("b")]
+    ray: Any = SimpleNamespace(get_trials=lambda: trials)
+    assert evict_finished(ray, trials[0])
+    assert [trial.trial_id for trial in trials] == ["b"]
+
+
+def test_ray_does_not_wait_for_trials_while_the_search_drains() -> None:
+    engine: Any = FakeEngine()
+    search = LedgerSearch(engine, None)
+    assert not search.is_finished()
+    engine.draining = "interrupted"
+    assert search.is_finished()
+
+
+def test_an_actor_that_is_dead_is_nowhere() -> None:
+    class Actor:
+        class where:
+            @staticmethod
+            def remote() -> Any:
+                raise RayActorError()
+
+    assert whereabouts(Actor()) == ("", None, {})

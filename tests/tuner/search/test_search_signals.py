@@ -1,0 +1,83 @@
+"""Ctrl-C and SIGTERM in all parts of a search: the real command, stopped for real."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.tuner.search_runs import (
+    PATIENCE,
+    SAME,
+    Started,
+    assert_whole,
+    is_alive,
+    run_here,
+    state_of,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("scratch")]
+
+
+def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:
+    for number, group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
+        search = Started.start(tmp_path, *SAME, *(["--resume"] if group else []))
+        assert search.wait_for(lambda s=search: len(s.new("evaluated")) >= 3)
+        live = {e["trial"] for e in search.new("started")}
+        workers = {e["pid"] for e in search.new("started")}
+        search.signal(number, group)
+        code, said = search.finish()
+        assert code == 130, said
+        resume = f"python -m tuner.search --resume --name default --storage-path {tmp_path}"
+        assert resume in said
+        assert "Traceback" not in said
+        state = state_of(search.folder)
+        assert state.ended == "interrupted"
+        started = {e["trial"] for e in search.new("started")}
+        assert started >= live
+        running = {t for t in started if state.trials[t].status == "open"}
+        assert running == {e["trial"] for e in search.new("paused")}
+        assert running
+        assert all_gone(workers)
+    done = run_here(tmp_path, "--resume")  # all else is in run.yaml
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_whole(tmp_path / "default", undisturbed)
+
+
+def all_gone(pids: set[int]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not any(map(is_alive, pids))
+
+
+IN_THE_SOUP = """
+import os, signal
+from tuner.soup import make
+real = make.make_soup
+def interrupted(*given, **more):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return real(*given, **more)
+make.make_soup = interrupted
+"""
+
+
+def test_sigterm_outside_of_the_trials_is_answered_too(tmp_path: Path) -> None:
+    flags = ("--encoder", "tiny", "--max-examples", "96", "--num-samples", "2", "--no-report")
+    resume = f"python -m tuner.search --resume --name default --storage-path {tmp_path}"
+    early = Started.start(tmp_path / "early", *flags)
+    assert early.wait_for(lambda: (early.folder / "lock").exists())  # Ray comes next
+    early.signal(signal.SIGTERM)
+    code, said = early.finish()
+    assert code == 130 and "Traceback" not in said, said
+    assert not early.folder.exists()  # there was nothing in it to go on with
+    search = Started.start(tmp_path, *flags, first=IN_THE_SOUP)
+    code, said = search.finish()
+    assert code == 130 and resume in said, said
+    assert search.new("end")
+    assert "no soup: interrupted" in said and "best trials" in said
+    assert "greedy soup" not in said and "Traceback" not in said
+    done = run_here(tmp_path, "--resume")
+    assert done.returncode == 0 and "greedy soup" in done.stdout, done.stderr

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.optim.swa_utils import AveragedModel
+
+from model.evaluation.model_folder import read_model, save_model
+from model.modules.encoder import load_tokenizer
+from model.modules.multitask import MultitaskModel
+from tests.tuner.soup_runs import mean_of
+from tuner.soup.average import RunningMean, SoupModel, first_unfit, tensors_of
+from tuner.soup.combinations import WEIGHTS, combine
+
+
+@pytest.fixture(scope="module")
+def folders(
+    model_of: Callable[..., MultitaskModel], tmp_path_factory: pytest.TempPathFactory
+) -> list[Path]:
+    """Four models of one make, each with weights of its own."""
+    root = tmp_path_factory.mktemp("models")
+    found = []
+    for number in range(4):
+        model = model_of(seed=number, adapter="pals")
+        generator = torch.Generator().manual_seed(number)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
+        save_model(root / str(number), model, load_tokenizer("tiny"))
+        found.append(root / str(number))
+    return found
+
+
+def loaded(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(tensors_of(folder))
+
+
+def test_a_folders_tensors_are_the_models(folders: list[Path]) -> None:
+    model, _ = read_model(folders[0])
+    state = model.state_dict()
+    assert loaded(folders[0]).keys() == state.keys()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in tensors_of(folders[0]))
+
+
+def test_a_mean_of_one_is_that_model(folders: list[Path]) -> None:
+    mean = mean_of(folders[:1], [3.0])
+    assert all(torch.equal(mean.tensors[n], t) for n, t in loaded(folders[0]).items())
+
+
+@pytest.mark.parametrize("times", [2, 3, 7])
+def test_a_mean_of_equals_is_that_model_to_the_bit(folders: list[Path], times: int) -> None:
+    mean = mean_of([folders[1]] * times, [1.0, 0.3, 2.0, 1.7, 0.1, 5.0, 1.0][:times])
+    assert all(torch.equal(mean.tensors[n], t) for n, t in loaded(folders[1]).items())
+
+
+def test_it_is_torchs_own_average(folders: list[Path]) -> None:
+    models = [read_model(folder)[0] for folder in folders]
+    average = AveragedModel(models[0])
+    for model in models:
+        average.update_parameters(model)
+    mean = mean_of(folders, [1.0] * 4)
+    for name, parameter in average.module.named_parameters():
+        torch.testing.assert_close(mean.tensors[name], parameter.detach(), rtol=1e-6, atol=1e-7)
+
+
+def test_weights_weigh_and_only_their_shares_count(folders: list[Path]) -> None:
+    weights = [3.0, 1.0, 0.5, 2.0]
+    mean = mean_of(folders, weights)
+    double = mean_of(folders, [2 * weight for weight in weights])
+    parts = [loaded(folder) for folder in folders]
+    for name, tensor in mean.tensors.items():
+        exact = sum(w * p[name].double() for w, p in zip(weights, parts, strict=True))
+        torch.testing.assert_close(tensor.double(), exact / 6.5, rtol=1e-5, atol=1e-6)
+        assert torch.equal(tensor, double.tensors[name])
+
+
+def test_one_more_can_be_tried_without_taking_it(folders: list[Path]) -> None:
+    model, _ = read_model(folders[3])
+    mean = mean_of(folders[:2], [1.0, 1.0])
+    before = {name: tensor.clone() for name, tensor in mean.tensors.items()}
+    mean.put_into(model, folders[2])
+    whole = mean_of(folders[:3], [1.0] * 3).tensors
+    assert all(torch.equal(t, whole[n]) for n, t in model.state_dict().items())
+    assert all(torch.equal(t, before[n]) for n, t in mean.tensors.items())
+    RunningMean().put_into(model, folders[1])
+    alone = loaded(folders[1])
+    assert all(torch.equal(t, alone[n]) for n, t in model.state_dict().items())
+
+
+def test_half_precision_is_averaged_in_single(folders: list[Path], tmp_path: Path) -> None:
+    model, tokenizer = read_model(folders[0])
+    save_model(tmp_path / "half", model.to(torch.bfloat16), tokenizer)
+    mean = mean_of([tmp_path / "half", folders[1]], [1.0, 1.0])
+    assert {tensor.dtype for tensor in mean.tensors.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_weight_that_is_none_is_refused(folders: list[Path], weight: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        RunningMean().add(folders[0], weight)
+
+
+def test_distance_is_relative_to_the_other(folders: list[Path]) -> None:
+    soup_model = SoupModel(folders, 2, torch.device("cpu"))
+    a, b = (
+        torch.cat([t.flatten() for t in loaded(folder).values()]).double() for folder in folders[:2]
+    )
+    expected = float((b - a).norm() / a.norm())
+    assert soup_model.distances([0, 1], 0) == [0, pytest.approx(expected, rel=1e-4)]
+
+
+def test_a_pot_gives_the_same_average_whatever_it_held_before(folders: list[Path]) -> None:
+    soup_model = SoupModel(folders, 0, torch.device("cpu"))
+    wanted = [[0], [0, 1], [0, 1, 2], [1, 3], [0, 2, 3], [3], [0, 1, 2, 3], [0, 1]]
+    for members in wanted:
+        model, _ = soup_model.average({"mood": combine(WEIGHTS, members)})
+        mean = mean_of([folders[m] for m in members], [1.0] * len(members)).tensors
+        assert all(torch.equal(t, mean[n]) for n, t in model.state_dict().items()), members
+
+
+def test_a_task_can_have_the_head_and_pals_of_one_alone(folders: list[Path]) -> None:
+    soup_model = SoupModel(folders, 0, torch.device("cpu"))
+    model, _ = soup_model.average(
+        {"mood": combine(WEIGHTS, [0, 1], head=2), "near": combine(WEIGHTS, [0, 1])}
+    )
+    mean, own = mean_of(folders[:2], [1.0, 1.0]).tensors, loaded(folders[2])
+    for name, tensor in model.state_dict().items():
+        alone = "task_mood." in name
+        assert torch.equal(tensor, own[name] if alone else mean[name]), name
+    assert any("pals.tasks.task_mood." in name for name in own)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_tensor_that_is_not_finite_is_named(
+    folders: list[Path], tmp_path: Path, value: float
+) -> None:
+    model, tokenizer = read_model(folders[0])
+    save_model(tmp_path / "bad", model, tokenizer)
+    heads = load_file(tmp_path / "bad" / "heads.safetensors")
+    heads["heads.task_mood.output.bias"][1] = value
+    save_file(heads, tmp_path / "bad" / "heads.safetensors")
+    assert first_unfit(tmp_path / "bad") == "heads.task_mood.output.bias"
+    assert first_unfit(folders[0]) is None

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from model.evaluation.predictions import Predictions
+from model.evaluation.scores import Array, Score
+from model.tasks.task_set import TaskSet, load_task_set
+from tuner.scoring.crossfit import HeldOut
+from tuner.scoring.ensemble import blend
+from tuner.soup.combinations import MEAN, VOTE, WEIGHTS, Combination, DevScorer, combine, single
+from tuner.soup.methods import BEST, GREEDY, METHODS, PREDICTIONS, greedy_steps, prior
+from tuner.soup.scores import Halves, Result, models_of, recommend, score_methods
+
+TASKS = load_task_set("sample")
+RIGHT = 0.6  # how often anything is right, whatever it is made of
+
+
+class NoiseKitchen:
+    """Whatever it serves is right at random: no checkpoint and no average is truly better."""
+
+    def __init__(self, seed: int, count: int = 5, rows: int = 200, tasks: TaskSet = TASKS) -> None:
+        self.tasks, self.seed = tasks, seed
+        self.group: Sequence[int] = range(count)
+        self.members: Sequence[int] = range(count)
+        self.singles: Sequence[int] = range(count)
+        self.wanted: set[tuple[str, Combination]] = set()
+        self.predictions: dict[tuple[str, Combination], Predictions] = {}
+        self.labels: Mapping[str, Array] = {
+            task.name: np.linspace(task.low, task.high, rows)
+            if task.kind == "regression"
+            else np.arange(rows) % task.classes * 1.0
+            for task in tasks
+        }
+
+    def answer(self, combinations: Mapping[str, Combination]) -> dict[str, Predictions]:
+        return {name: self._served(name, of) for name, of in combinations.items()}
+
+    def _served(self, name: str, of: Combination) -> Predictions:
+        if of.rule != WEIGHTS:
+            return blend(of.rule, [self._served(name, single(m)) for m in of.members], of.weights)
+        if of.single is None:
+            self.wanted.add((name, of))
+        if (name, of) not in self.predictions:
+            key = zlib.crc32(f"{name} {of.members} {of.weights} {of.head}".encode())
+            self.predictions[name, of] = self._noise(name, np.random.default_rng([self.seed, key]))
+        return self.predictions[name, of]
+
+    def _noise(self, name: str, rng: np.random.Generator) -> Predictions:
+        labels, task = self.labels[name], self.tasks[name]
+        if task.kind == "regression":
+            return Predictions(labels + rng.normal(size=len(labels)), None)
+        values = np.where(rng.random(len(labels)) < RIGHT, labels, (labels + 1) % task.classes)
+        probabilities = np.full((len(labels), task.classes), 0.1)
+        probabilities[np.arange(len(labels)), values.astype(int)] = 0.9
+        return Predictions(values, probabilities)
+
+    def cost(self, wanted: set[tuple[str, Combination]]) -> float:
+        return len(wanted) / len(self.tasks)
+
+
+ONE_TASK = replace(TASKS, tasks=TASKS.tasks[:1])  # so that the truth is known: RIGHT
+
+
+@pytest.mark.parametrize("name", [BEST, GREEDY, "weighted soup", "task soups"])
+def test_of_pure_noise_the_plain_score_flatters_and_the_cross_fitted_does_not(name: str) -> None:
+    plain, cross_fitted = [], []
+    for seed in range(200):
+        evaluator = NoiseKitchen(seed, tasks=ONE_TASK)
+        scorer = DevScorer(evaluator, "overall")
+        plain.append(scorer.score(METHODS[name].choose(scorer)))
+        cross_fitted.append(
+            Halves(evaluator, "overall", splits=1).cross_fit(name, 1, resamples=2).value
+        )
+    error = np.std(cross_fitted) / len(cross_fitted) ** 0.5
+    assert abs(np.mean(cross_fitted) - RIGHT) < 3 * error
+    assert np.mean(plain) - RIGHT > 8 * error
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_answers_every_task_and_can_be_cross_fitted(name: str) -> None:
+    evaluator = NoiseKitchen(0, rows=40)
+    combinations = METHODS[name].choose(DevScorer(evaluator, "overall"))
+    assert set(combinations) == set(TASKS.names)
+    for of in combinations.values():
+        assert of.members == tuple(sorted(set(of.members)))
+        assert len(of.weights) == len(of.members) and min(of.weights) > 0
+    names = list(dict.fromkeys([BEST, name]))
+    found = {r.name: r for r in score_methods(evaluator, names, "overall", halvings=1)}
+    best, result = found[BEST], found[name]
+    assert 0 < result.held_out.value < 1 and np.isfinite(result.gap)
+    assert result.score.low <= result.score.value <= result.score.high
+    assert (result.difference is None) == (name == BEST)
+    assert best.models == 1
+
+
+@pytest.mark.parametrize("name", [GREEDY, "weighted soup"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_greedy_soup_is_never_worse_than_the_best_where_it_was_chosen(
+    name: str, seed: int
+) -> None:
+    evaluator = NoiseKitchen(seed, rows=60)
+    scorer = DevScorer(evaluator, "overall")
+    assert scorer.score(METHODS[name].choose(scorer)) >= scorer.score(METHODS[BEST].choose(scorer))
+
+
+@pytest.mark.parametrize("name", ["task soups", "greedy ensemble", "best per task"])
+def test_what_is_chosen_for_a_task_is_never_worse_at_it(name: str) -> None:
+    evaluator = NoiseKitchen(3, rows=60)
+    scorer = DevScorer(evaluator, "overall")
+    combinations, best = METHODS[name].choose(scorer), METHODS[BEST].choose(scorer)
+    assert all(
+        scorer.task(task, combinations[task]) >= scorer.task(task, best[task])
+        for task in combinations
+    )
+
+
+def test_a_greedy_soup_takes_no_more_evaluations_than_it_has_ingredients() -> None:
+    evaluator = NoiseKitchen(1, count=8)
+    steps = greedy_steps(DevScorer(evaluator, "overall"))
+    assert len(steps) == 8 and evaluator.cost(evaluator.wanted) <= 7
+    assert [step.candidate for step in steps] == DevScorer(evaluator, "overall").order(
+        evaluator.group
+    )
+
+
+def test_a_goal_may_be_a_task() -> None:
+    evaluator = NoiseKitchen(2)
+    task = TASKS.names[1]
+    chosen = METHODS[BEST].choose(DevScorer(evaluator, task))
+    values = [DevScorer(evaluator, task).task(task, single(member)) for member in evaluator.members]
+    assert chosen[task] == single(int(np.argmax(values)))
+
+
+def test_the_best_single_is_one_of_those_that_may_be_it() -> None:
+    evaluator = NoiseKitchen(2)
+    scorer = DevScorer(evaluator, "overall")
+    best, second = scorer.order(evaluator.members)[:2]
+    assert METHODS[BEST].choose(scorer)[TASKS.names[0]] == single(best)
+    evaluator.singles = [member for member in evaluator.members if member != best]
+    assert METHODS[BEST].choose(scorer)[TASKS.names[0]] == single(second)
+    assert greedy_steps(scorer)[0].candidate == best  # as an ingredient it comes first all the same
+
+
+def test_the_prior_counts_down_from_the_best() -> None:
+    assert prior([4, 2, 7]) == {4: 3.0, 2: 2.0, 7: 1.0}
+
+
+def test_equal_dishes_are_equal_whatever_the_order_they_were_named_in() -> None:
+    assert combine(WEIGHTS, [3, 1], [2, 1]) == combine(WEIGHTS, [1, 3], [1, 2])
+    assert (
+        combine(MEAN, [2]) == combine(VOTE, [2]) == combine(WEIGHTS, [2], [7], head=2) == single(2)
+    )
+    assert combine(WEIGHTS, [2], head=1).single is None
+
+
+def test_models_that_have_to_run_are_counted_once() -> None:
+    trunk = {"a": combine(WEIGHTS, [0, 1], head=0), "b": combine(WEIGHTS, [0, 1], head=1)}
+    assert len(models_of(trunk)) == 1
+    assert len(models_of({"a": combine(MEAN, [0, 1, 2]), "b": combine(VOTE, [1, 4])})) == 4
+    assert len(models_of({"a": single(1), "b": single(1), "c": single(2)})) == 2
+    assert len(models_of({"a": combine(WEIGHTS, [0, 1]), "b": single(1)})) == 2
+
+
+def test_of_those_that_cannot_be_told_apart_the_one_with_fewest_models_is_recommended() -> None:
+    names = [BEST, GREEDY, "task soups", "best per task"]
+    results = score_methods(NoiseKitchen(0), names, "overall", halvings=1)
+    taken, sentence = recommend(results)
+    assert taken.models == 1 and f"take the {taken.name} (1 model)" in sentence
+    assert max(result.models for result in results) > 1
+
+
+def test_a_clear_gain_is_recommended_whatever_it_costs() -> None:
+    class Wise(NoiseKitchen):
+        """Averages of predictions are right by far more often than anything alone."""
+
+        def _served(self, name: str, of: Combination) -> Predictions:
+            if of.rule == MEAN:
+                labels = self.labels[name]
+                classes = self.tasks[name].classes
+                probabilities = np.eye(classes)[labels.astype(int)] if classes else None
+                return Predictions(labels, probabilities)
+            return super()._served(name, of)
+
+    results = score_methods(Wise(0), [BEST, GREEDY, "mean"], "overall", halvings=1)
+    assert [r.name for r in results][0] == "mean"
+    taken, sentence = recommend(results)
+    assert taken.name == "mean" and "5 models" in sentence and "a tie" not in sentence
+
+
+# --- scores over other numbers of halvings ------------------------------------------------------
+
+
+def held_out(halvings: Sequence[float], seed: int = 0) -> HeldOut:
+    """Of so many halvings, with the noise of the rows that all share."""
+    shared = np.random.default_rng(0).normal(0, 0.01, (20, 400))
+    own = np.random.default_rng(seed).normal(0, 0.001, (20, 400))
+    return HeldOut(float(np.mean(halvings)), np.array(halvings), (shared + own)[: len(halvings)])
+
+
+def result(name: str, held: HeldOut, count: int = 1) -> Result:
+    combinations = {
+        "a": combine(MEAN, range(count)) if METHODS[name].kind == PREDICTIONS else single(0)
+    }
+    score = Score(held.value, 0, 1)
+    return Result(name, combinations, score, score, {}, None, held, len(held.halvings), 0)
+
+
+EASY_FIRST = [0.75] + [0.70] * 19  # the first halving is easy, for everyone
+
+
+def test_a_score_over_one_halving_is_set_beside_the_best_over_twenty() -> None:
+    best = held_out(EASY_FIRST)
+    assert held_out([0.75], 1).beside(best).value == pytest.approx(best.value)
+    assert held_out([0.71], 1).beside(best).value == pytest.approx(best.value - 0.04)
+    other = held_out([value + 0.01 for value in EASY_FIRST], 2)
+    assert other.beside(best).value == pytest.approx(other.value)  # of as many it is its own
+
+
+def test_what_equals_the_best_on_its_halvings_ranks_with_it() -> None:
+    class Alike(NoiseKitchen):
+        """No average is ever better, so the greedy soup is the best model alone."""
+
+        def _served(self, name: str, of: Combination) -> Predictions:
+            predictions = super()._served(name, of)
+            if not of.must_run:
+                return predictions
+            labels = self.labels[name]
+            return Predictions(labels[::-1].copy(), predictions.probabilities)
+
+    found = score_methods(Alike(0), [BEST, GREEDY, "uniform soup"], "overall", halvings=1)
+    by_name = {each.name: each for each in found}
+    best, greedy = by_name[BEST].held_out, by_name[GREEDY].held_out
+    assert greedy.halvings[0] == best.halvings[0] and greedy.value == best.value
+    assert {name: each.halvings for name, each in by_name.items()} == {
+        BEST: 20,
+        GREEDY: 1,
+        "uniform soup": 20,  # it chooses nothing, so they are free
+    }
+    assert [each.held_out.value for each in found] == sorted(
+        (each.held_out.value for each in found), reverse=True
+    )
+
+
+def test_what_is_clearly_worse_is_not_recommended_for_an_easy_halving() -> None:
+    best = held_out(EASY_FIRST)
+    worse = result(GREEDY, held_out([0.71], 1).beside(best))
+    taken, sentence = recommend([worse, result(BEST, best)])  # whatever their order
+    assert taken.name == BEST and "nothing did better" in sentence

@@ -1,0 +1,59 @@
+"""`stockpot COMMAND`"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from model import __version__
+from tuner.__main__ import COMMANDS, main
+
+
+def test_help_lists_the_commands_with_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, (_, about) in COMMANDS.items():
+        assert f"  {name:<9}{about}" in lines
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().err
+
+
+def test_the_version_is_the_project_s(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"stockpot {__version__}\n"
+
+
+def test_a_command_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serach", "--help"]) == 2
+    assert "'serach' is not a command; did you mean 'search'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_a_version_and_its_own_codes(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--version"])
+    assert ended.value.code == 0 and capsys.readouterr().out == f"stockpot {__version__}\n"
+    assert main([name, "--what-is-this"]) == 2
+    said = capsys.readouterr().err
+    assert "1 problem" in said and "usage" not in said
+    assert callable(import_module(COMMANDS[name][0]).make_parser)
+
+
+@pytest.mark.parametrize("words", ["['--help']", "['serach']", "['search', '--help']"])
+def test_help_loads_nothing_heavy(words: str) -> None:
+    code = f"import sys; from tuner.__main__ import main\ntry:\n main({words})\nfinally:\n"
+    code += " print([m for m in ('torch', 'ray', 'optuna', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.rstrip().endswith("[]"), done.stderr
+
+
+def test_it_starts_as_a_module_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", "data", "inof"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2 and "inof" in done.stderr and "Traceback" not in done.stderr

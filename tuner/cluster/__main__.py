@@ -1,0 +1,81 @@
+"""`python -m tuner.cluster`: look at a cluster file before it costs anything; fetch a run after."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from model.cli.exit_code import exit_code
+from model.cli.parser import Parser, command_parser
+from model.common.errors import InputError
+
+EXAMPLES = {
+    "the file here": "check",
+    "another": "check docs/clusters/gcp.yaml --storage-path gs://bucket/runs",
+    "a run": "fetch s3://bucket/runs big",
+}
+
+
+def make_parser() -> Parser:
+    parser = command_parser("cluster", "Check a cluster file; fetch a run from storage.", EXAMPLES)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="check | fetch")
+    about = "Tell all that is wrong with a cluster file, offline."
+    look = commands.add_parser("check", help=about, description=about)
+    text = "Files to check (default: cluster.yaml)."
+    look.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
+    text = "Where the search will keep its run."
+    look.add_argument("--storage-path", metavar="P", help=text)
+    text = "That folder is one that all machines mount."
+    look.add_argument("--shared", action="store_true", help=text)
+    about = "Fetch a run's folder, its kept models included."
+    get = commands.add_parser("fetch", help=about, description=about)
+    get.add_argument("url", metavar="URL", help="The search's --storage-path.")
+    get.add_argument("name", metavar="NAME", help="Name of the run.")
+    text = "Folder of all runs (default: runs)."
+    get.add_argument("--to", type=Path, default=Path("runs"), metavar="DIR", help=text)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return exit_code(lambda: run(make_parser().parse_args(argv)), "the command failed")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return check(arguments) if arguments.command == "check" else fetch(arguments)
+
+
+def check(arguments: argparse.Namespace) -> int:
+    from tuner.cluster.file import check_file
+
+    bad = 0
+    for path in arguments.files or [Path("cluster.yaml")]:
+        faults = check_file(path, arguments.storage_path, shared=arguments.shared)
+        if faults:
+            bad += 1
+            print(InputError(str(path), faults), file=sys.stderr)
+        else:
+            print(f"{path}: nothing wrong that can be seen from here")
+    return 2 if bad else 0
+
+
+def fetch(arguments: argparse.Namespace) -> int:
+    from tuner.runs.folder import run_folder
+    from tuner.storage.remote import fetch as fetch_run_folder
+
+    folder = run_folder(arguments.to.absolute(), arguments.name)
+    if folder.exists():
+        fault = "is there already; give another folder with --to"
+        raise InputError(str(folder), [fault])
+    state = fetch_run_folder(arguments.url, arguments.name, folder, warn)
+    print(f"{folder}: {len(state.trials)} trials")
+    return 0
+
+
+def warn(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

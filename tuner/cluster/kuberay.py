@@ -1,0 +1,80 @@
+"""What is wrong with a RayCluster or RayJob for Kubernetes. The operator checks its own schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from model.common.errors import suggest
+from tuner.cluster.pins import image_faults, other_versions, pins
+
+KINDS = ("RayCluster", "RayJob", "RayService")
+SPEC = {
+    *("autoscalerOptions", "authOptions", "enableInTreeAutoscaling", "gcsFaultToleranceOptions"),
+    *("headGroupSpec", "headServiceAnnotations", "managedBy", "rayVersion", "suspend"),
+    *("upgradeStrategy", "workerGroupSpecs"),
+}
+INSIDE = ("LoadBalancer", "NodePort")
+
+
+def is_kuberay(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return re.search(r"^apiVersion:\s*ray\.io/", text, re.MULTILINE) is not None
+
+
+def kuberay_faults(path: Path, storage: Callable[[str], list[str]]) -> list[str]:
+    try:
+        documents = [entry for entry in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+    except yaml.YAMLError as error:
+        return [f"not valid YAML: {' '.join(str(error).split())[:150]}"]
+    faults: list[str] = []
+    for entry in documents:
+        if isinstance(entry, dict) and entry.get("kind") in KINDS:
+            try:
+                faults += document_faults(entry, storage)
+            except (AttributeError, TypeError, KeyError) as error:
+                faults.append(f"{entry['kind']}: not as the operator expects it ({error!r})")
+    return faults
+
+
+def document_faults(entry: dict[str, Any], storage: Callable[[str], list[str]]) -> Iterator[str]:
+    spec = entry["spec"]
+    if command := spec.get("entrypoint"):
+        yield from storage(command)
+        yield from other_versions(command)
+    cluster = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec
+    for name in cluster:
+        if name not in SPEC and cluster is not spec:
+            yield f"'{name}' is not a setting of a RayCluster; {suggest(name, SPEC)}"
+    ray = pins().get("ray", set())
+    if str(cluster.get("rayVersion")) not in ray:
+        found = cluster.get("rayVersion")
+        yield f"rayVersion is {found}, the project's is {', '.join(ray)}; write that"
+    if (cluster.get("authOptions") or {}).get("mode") != "token":
+        fault = "Ray starts without a token, so whoever reaches its ports can run commands"
+        yield f"{fault}; write authOptions: {{mode: token}}"
+    head = cluster["headGroupSpec"]
+    if head.get("serviceType") in INSIDE:
+        fault = f"the dashboard is open: the head's service is a {head['serviceType']}"
+        yield f"{fault}; make it ClusterIP and use kubectl port-forward"
+    if str((head.get("rayStartParams") or {}).get("num-cpus")) != "0":
+        yield "the head takes trials; keep it free with rayStartParams: {num-cpus: '0'}"
+    for group in [head, *cluster.get("workerGroupSpecs", [])]:
+        yield from pod_faults(group.get("groupName", "head"), group["template"]["spec"])
+
+
+def pod_faults(name: str, pod: dict[str, Any]) -> Iterator[str]:
+    for container in pod["containers"]:
+        for fault in image_faults(container.get("image")):
+            yield f"{name}: {fault}"
+        mounts = [mount.get("mountPath") for mount in container.get("volumeMounts", [])]
+        if "/dev/shm" not in mounts:
+            fault = f"{name}: a container has 64 MB of shared memory"
+            yield f"{fault}; mount an emptyDir with medium: Memory at /dev/shm"

@@ -1,0 +1,334 @@
+"""What a search does next, decided from the ledger alone. Knows nothing of Ray.
+
+The adapters to Ray (`tuner.ray_backend`) report what happened and ask what to do; every answer is
+in the ledger before it is given, so a search that dies at any moment goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from model.common.errors import InputError
+from model.tasks.task_set import TaskSet
+from tuner.engine.early_stopping import Rungs, reports_of
+from tuner.engine.job import Job
+from tuner.engine.sampling import Suggester
+from tuner.engine.study_file import StudyFile
+from tuner.runs.folder import trial_folder
+from tuner.runs.ledger import Ledger, faults_of
+from tuner.runs.retention import CheckpointStore, surplus, wanted
+from tuner.runs.state import TrialState, Warn, noise_of, objective_score, objective_value
+from tuner.space.space import Space
+
+DEFAULT, START, SAMPLED, CONFIRM = "default", "start_from", "sampler", "confirm"
+# Why a search stops before all is done.
+INTERRUPTED, TIME, FAILURES, LEDGER = "interrupted", "time", "failures", "ledger"
+STORAGE = "storage"  # a failure's kind as well: it is not the trial's own, and ends no trial
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far the search goes, and what it keeps."""
+
+    num_samples: int
+    max_examples: int
+    eval_every: int
+    slots: int
+    threads: int
+    keep: int = 5
+    confirm: tuple[int, int] = (0, 0)  # the best N, over S further seeds each
+    attempts: int = 4  # a trial that loses its machine so often has failed
+    failures: int = 5  # trials failed in a row before the search stops
+    deadline: float | None = None  # time.monotonic() by which to stop
+
+
+@dataclass
+class Live:
+    """A trial that is running now."""
+
+    trial: str
+    began: float
+    examples: int = 0
+
+
+@dataclass
+class Engine:
+    ledger: Ledger
+    space: Space
+    tasks: TaskSet
+    folder: Path
+    store: CheckpointStore
+    data: Path | None
+    limits: Limits
+    extra: Mapping[str, Any]  # settings that the command decides: encoder, budget
+    rungs: Rungs | None
+    study: StudyFile
+    warn: Warn
+    log: Warn
+    live: dict[str, Live] = field(default_factory=dict)
+    draining: str | None = None
+    fatal: Exception | None = None
+    kept: list[TrialState] = field(default_factory=list)  # closed ones with a checkpoint to keep
+    heard: set[str] = field(default_factory=set)  # warnings that were said before
+
+    def __post_init__(self) -> None:
+        self.suggester = Suggester(self.state, self.space)
+        if self.rungs is not None:
+            decisions = self.rungs.replay(reports_of(self.ledger.state))
+            for trial, decision in decisions.items():  # about to be stopped when the driver died
+                state = self.ledger.state.trials[trial]
+                if state.status == "open" and state.origin != DEFAULT:
+                    self._stop(state, state.examples, decision.rung or 0, decision.reason)
+        for trial in self.state.trials.values():  # closed, and its driver died before tidying
+            if trial.status != "open":
+                self.store.drop_states(trial.id)
+        self.tidy(self.state.trials.values())
+
+    # --- what to do next --------------------------------------------------------------------
+
+    @property
+    def state(self) -> Any:
+        return self.ledger.state
+
+    @property
+    def done(self) -> bool:
+        return not self.state.open_trials and self.state.missing == 0 and not self._repeats_due()
+
+    def next_job(self) -> Job | None:
+        """A trial to start, or None while there is nothing to do or no slot."""
+        while not (self.draining or self.fatal or len(self.live) >= self.limits.slots):
+            waiting = [trial for trial in self.state.open_trials if trial.id not in self.live]
+            trial = waiting[0] if waiting else self._create()
+            if trial is None:
+                return None
+            try:
+                job = self._job(trial)
+            except InputError as error:  # settings that do not go together, too rare to be foreseen
+                self.failed(trial.id, {"kind": "code", "reason": "; ".join(error.faults)})
+                continue
+            self.live[trial.id] = Live(trial.id, time.monotonic(), trial.examples)
+            return job
+        return None
+
+    def _create(self) -> TrialState | None:
+        if self.state.missing:
+            return self._create_search_trial()
+        repeats = self._repeats_due()
+        if not repeats:
+            return None
+        of, seed = repeats[0]
+        original = self.state.trials[of]
+        return self._created(None, {}, original.settings, CONFIRM, seed, of=of)
+
+    def _create_search_trial(self) -> TrialState | None:
+        seed = self.state.seed
+        known = self.space.start_from
+        number = self.state.next_number
+        if not any(trial.origin == DEFAULT for trial in self.state.search_trials):
+            # Outside the study: the default may lie outside the space that is searched.
+            return self._created(None, {}, {}, DEFAULT, seed)
+        fixed = self.space.params(known[number]) if number < len(known) else None
+        found = self.suggester.next(fixed)
+        origin = START if fixed else SAMPLED
+        return self._created(found.number, found.params, found.settings, origin, seed)
+
+    def _created(
+        self,
+        number: int | None,
+        params: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        origin: str,
+        seed: int,
+        of: str | None = None,
+    ) -> TrialState | None:
+        name = self.state.next_id
+        written = self._write(
+            "created",
+            trial=name,
+            number=number,
+            params=dict(params),
+            settings=dict(settings),
+            origin=origin,
+            of=of,
+            seed=seed,
+        )
+        if written is None:
+            return None
+        trial: TrialState = self.state.trials[name]
+        self._show(trial)
+        return trial
+
+    def _repeats_due(self) -> list[tuple[str, int]]:
+        """(trial, seed) of the repeats still to be created, once the search itself is through."""
+        best, seeds = self.limits.confirm
+        if not best or self.state.missing or any(not t.is_repeat for t in self.state.open_trials):
+            return []
+        there = {(trial.of, trial.seed) for trial in self.state.repeats}
+        wanted = [
+            (trial.id, self.state.seed + offset)
+            for trial in self.state.ranked()[:best]
+            for offset in range(1, seeds + 1)  # seeds that the search has not seen
+        ]
+        return [pair for pair in wanted if pair not in there]
+
+    def _job(self, trial: TrialState) -> Job:
+        extra = {**self.extra, "seed": trial.seed}
+        config = self.space.config(trial.settings, self.tasks, extra)
+        return Job(
+            trial=trial.id,
+            settings=config.to_flat(),
+            tasks=self.tasks.origin,
+            data=None if self.data is None else str(self.data),
+            out=str(trial_folder(self.folder, trial.id)),
+            threads=self.limits.threads,
+            known=trial.examples,
+        )
+
+    # --- what happened ----------------------------------------------------------------------
+
+    def started(self, name: str, host: str, pid: int | None, **more: Any) -> None:
+        trial = self.state.trials[name]
+        self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid, **more)
+        again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
+        self.log(f"{name} started ({trial.origin}{again}): {self.describe(trial)}")
+
+    def heartbeat(self, name: str, examples: int) -> None:
+        if live := self.live.get(name):
+            live.examples = examples
+
+    def note(self, name: str, text: str) -> None:
+        """What a trial warns about: its own checkpoints, or something that others may say too."""
+        if text.startswith("checkpoint ") or text not in self.heard:
+            self.heard.add(text)
+            self.warn(f"{name}: {text}")
+
+    def evaluated(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Take an evaluation in. False if the trial is to stop."""
+        self.heartbeat(name, int(record["examples"]))
+        trial = self.state.trials[name]
+        try:
+            values = {goal: objective_value(record, goal) for goal in self.state.objectives}
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"an evaluation without its score: {' '.join(map(str, error.args))}"
+            self.failed(name, {"kind": "metric", "reason": reason})
+            return False
+        event = {**record, "trial": name, "values": values}
+        if faults := faults_of("evaluated", event):  # a loss or metric that is not a number
+            self.failed(name, {"kind": "metric", "reason": "; ".join(faults)})
+            return False
+        if self._write("evaluated", **event) is None:
+            return False
+        self._show(trial)
+        if self.rungs is None or trial.is_repeat:
+            return True
+        goals = self.state.objectives
+        decision = self.rungs.report(
+            name, int(record["examples"]), objective_score(record, goals), noise_of(record, goals)
+        )
+        if not decision.stop or trial.origin == DEFAULT:  # the default is there to compare with
+            return True
+        self._stop(trial, int(record["examples"]), decision.rung or 0, decision.reason)
+        return False
+
+    def _stop(self, trial: TrialState, examples: int, rung: int, reason: str) -> None:
+        self._write("stopped", trial=trial.id, examples=examples, rung=rung, reason=reason)
+        self._closed(trial, f"stopped early: {reason}")
+
+    def finished(self, name: str) -> None:
+        if self._write("finished", trial=name) is not None:
+            goal = self.state.goal
+            best = self.state.trials[name].best(goal)
+            said = f"{goal} {objective_value(best, goal):.3f}" if best else "no evaluation"
+            self._closed(self.state.trials[name], f"finished: {said}")
+
+    def failed(self, name: str, failure: Mapping[str, str]) -> None:
+        if failure["kind"] == STORAGE:
+            self.live.pop(name, None)
+            self.storage_lost(failure["reason"])
+            return
+        if self._write("failed", trial=name, **{"traceback": "", **failure}) is None:
+            return
+        self._closed(self.state.trials[name], f"failed ({failure['kind']}): {failure['reason']}")
+        if len(self.state.failures_in_a_row) >= self.limits.failures:
+            self.drain(FAILURES)
+
+    def lost(self, name: str, failure: Mapping[str, str] | None) -> None:
+        """The trial's actor is gone. A lost machine costs the trial an attempt, not its life."""
+        trial = self.state.trials[name]
+        failure = failure or {"kind": "infrastructure", "reason": "its worker died"}
+        self.live.pop(name, None)
+        if trial.status != "open":
+            return
+        if failure["kind"] != "infrastructure" or trial.losses + 1 >= self.limits.attempts:
+            self.failed(name, failure)
+        else:
+            self.warn(f"{name}: {failure['reason'][:120]}; it goes on from its last checkpoint")
+
+    def paused(self, name: str) -> None:
+        live = self.live.pop(name, None)
+        self._write("paused", trial=name, examples=live.examples if live else 0)
+
+    def _closed(self, trial: TrialState, said: str) -> None:
+        self.live.pop(trial.id, None)
+        self._show(trial)
+        self.log(f"{trial.id} {said}")
+        self.store.closed(trial.id)
+        self.tidy([*self.kept, trial])
+
+    def _show(self, trial: TrialState) -> None:
+        if trial.number is not None:  # the default and repeats are no part of the study
+            self.study.update(trial)
+
+    def tidy(self, trials: Iterable[TrialState]) -> None:
+        """Delete the checkpoints of these that nothing needs; said in the ledger first."""
+        trials = list(trials)
+        chosen = wanted(self.state, self.limits.keep, trials)
+        self.kept = [trial for trial in trials if trial.id in chosen]
+        for name, checkpoints in surplus(trials, chosen, self.store).items():
+            self._write("removed", trial=name, checkpoints=checkpoints)
+            self.store.delete(name, checkpoints)
+
+    # --- stopping ---------------------------------------------------------------------------
+
+    def drain(self, reason: str) -> None:
+        """Start nothing more, save what runs, and stop."""
+        self.draining = self.draining or reason
+
+    def storage_lost(self, reason: str) -> None:
+        """Trials that could not be saved go on later from where storage has them."""
+        if self.draining != STORAGE:
+            self.warn(f"{reason}; saving what can be saved, and stopping")
+        self.drain(STORAGE)
+
+    def tick(self) -> None:
+        if trouble := self.store.trouble():
+            self.storage_lost(trouble)
+        deadline = self.limits.deadline
+        if deadline is not None and time.monotonic() > deadline:
+            self.drain(TIME)
+
+    def _write(self, event: str, **fields: Any) -> Any:
+        """A ledger that cannot be written ends the search in good order, not in a callback."""
+        if self.fatal is not None:
+            return None
+        try:
+            return self.ledger.append(event, **fields)
+        except (OSError, ValueError) as error:
+            self.fatal = error
+            self.drain(LEDGER)
+            return None
+
+    def describe(self, trial: TrialState) -> str:
+        if trial.origin == DEFAULT:
+            return "the default configuration"
+        if trial.origin == CONFIRM:
+            return f"{trial.of} again with seed {trial.seed}"
+        parts = []
+        for key, value in trial.params.items():
+            shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+            parts.append(f"{key.split('.', 1)[-1]}={shown}")
+        return " ".join(parts)

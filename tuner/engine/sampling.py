@@ -1,0 +1,230 @@
+"""The next point to try, from the ledger's state alone.
+
+Optuna is asked with a sampler that is seeded by the run's seed and the trial's number, about a
+study that holds what the ledger does. So a search that was killed and rebuilt suggests what it
+would have suggested, and whatever a sampler hides in a study (CMA-ES pickles itself into it)
+never reaches the disk.
+
+What a sampler is shown has a bound (`tuner.engine.study.SHOWN`), or the time of all suggestions
+together would grow with the square of their number. Beyond it, it sees the trials that are open,
+the best, and the latest. TPE loses little by that: it looks for points like the best 25, which it
+still has, and unlike the others, of which older ones weigh less in any case.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import optuna
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as S
+
+from tuner.engine.study import (
+    INFEASIBLE,
+    SHOWN,
+    STATEFUL,
+    SearchSpace,
+    freeze,
+    lost,
+    make_sampler,
+    new_study,
+    quiet,
+    seed_for,
+)
+from tuner.runs.state import RunState, TrialState, objective_score
+
+BEST = 50  # of those shown; twice as many as TPE takes for the best
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    number: int
+    params: dict[str, Any]  # labels and numbers, as Optuna has them
+    settings: dict[str, Any]  # what they mean
+
+
+def suggest_next(
+    state: RunState, space: SearchSpace, fixed: Mapping[str, Any] | None = None
+) -> Suggestion:
+    """What to try next. `fixed` are params of a known point; what it leaves out is suggested."""
+    return Suggester(state, space).next(fixed)
+
+
+class Suggester:
+    """`suggest_next` again and again while the state grows, without starting over each time.
+
+    What it suggests is to be created before it is asked again.
+    """
+
+    def __init__(self, state: RunState, space: SearchSpace) -> None:
+        self.state = state
+        self.space = space
+        self.past = VisibleHistory(state, space)
+        self.noted: StatefulSampler | None = None
+
+    def next(self, fixed: Mapping[str, Any] | None = None) -> Suggestion:
+        with quiet():
+            number = self.state.next_number
+            if self.state.sampler not in STATEFUL:
+                study = self.past.study(SHOWN[self.state.sampler])
+                return ask(study, self.state, self.space, number, fixed)
+            if self.noted is None:
+                self.noted = StatefulSampler(self.state, self.space)
+            return self.noted.next(number, fixed)
+
+
+def ask(
+    study: optuna.Study,
+    state: RunState,
+    space: SearchSpace,
+    number: int,
+    fixed: Mapping[str, Any] | None,
+) -> Suggestion:
+    study.sampler = make_sampler(
+        state.sampler, seed_for(state.seed, number), objectives=len(state.objectives)
+    )
+    if fixed:
+        study.enqueue_trial(dict(fixed))
+    trial = study.ask()
+    _ = trial.relative_params  # samplers take their notes here, also when all is fixed
+    settings = space.suggest(trial)
+    return Suggestion(number, dict(trial.params), settings)
+
+
+# --- what a sampler is shown --------------------------------------------------------------------
+
+
+class VisibleHistory:
+    """The trials of a run as samplers see them, each made once into one of Optuna's."""
+
+    def __init__(self, state: RunState, space: SearchSpace) -> None:
+        self.state = state
+        self.space = space
+        self.heard = 0  # closed trials of the state that were taken in
+        self.closed: dict[int, TrialState] = {}  # by number
+        self.numbers: list[int] = []  # of the closed ones, in order
+        self.best: dict[tuple[str, ...], list[tuple[float, ...]]] = {}  # ranks, each ends in number
+        self.made: dict[tuple[int, str], NoCopyTrial] = {}
+
+    def study(self, bound: int) -> optuna.Study:
+        """The open trials, and at most `bound` closed ones, in the order of their numbers."""
+        self._take_in()
+        storage = InMemoryStorage()
+        study = new_study(self.state, storage)
+        if bound:  # else the sampler looks at nothing
+            for trial in self._shown(bound):
+                storage.create_new_trial(study._study_id, trial)
+        return study
+
+    def _shown(self, bound: int) -> Iterable[NoCopyTrial]:
+        trials = {number: self.closed[number] for number in self._chosen(bound)}
+        trials |= {t.number: t for t in self.state.open_trials if t.number is not None}
+        self.made = {
+            (number, trial.status): self.made.get((number, trial.status)) or self._make(trial)
+            for number, trial in sorted(trials.items())
+        }
+        return self.made.values()
+
+    def _make(self, trial: TrialState) -> NoCopyTrial:
+        frozen = freeze(trial, self.space, self.state.objectives, for_sampler=True)
+        frozen.__class__ = NoCopyTrial
+        assert isinstance(frozen, NoCopyTrial)
+        return frozen
+
+    def _chosen(self, bound: int) -> set[int]:
+        """Numbers of closed trials: all, or the best and the latest."""
+        if len(self.numbers) <= bound:
+            return set(self.numbers)
+        places = min(BEST, bound // 2) // len(self.best)  # for each objective, and for their mean
+        best = {int(rank[-1]) for ranks in self.best.values() for rank in ranks[:places]}
+        others = (number for number in reversed(self.numbers) if number not in best)
+        return best.union(islice(others, bound - len(best)))
+
+    def _take_in(self) -> None:
+        ended = self.state.closed_trials
+        for trial in ended[self.heard :]:
+            seen = trial.status != "failed" or trial.kind in INFEASIBLE  # of others they see none
+            if seen and trial.number is not None:
+                self.closed[trial.number] = trial
+                insort(self.numbers, trial.number)
+                self._rank(trial, trial.number)
+        self.heard = len(ended)
+
+    def _rank(self, trial: TrialState, number: int) -> None:
+        """As TPE ranks: finished ones by value, then stopped ones by how far they got."""
+        goals = self.state.objectives
+        standing = trial.chosen(goals) if trial.status == "finished" else None
+        last = trial.evaluations[-1] if trial.status == "stopped" and trial.evaluations else None
+        for names in {tuple(goals), *((name,) for name in goals)}:
+            rank: tuple[float, ...] = (2, number)
+            if standing is not None:
+                rank = (0, -objective_score(standing, names), number)
+            elif last is not None:
+                rank = (1, -trial.examples, -objective_score(last, names), number)
+            ranks = self.best.setdefault(names, [])
+            insort(ranks, rank)
+            del ranks[BEST:]
+
+
+class NoCopyTrial(FrozenTrial):
+    """A trial that a study in memory takes as it is, where it would make a deep copy of another.
+
+    Hundreds of copies at every ask take ten times as long as the ask itself.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoCopyTrial:
+        return self
+
+
+# --- samplers that keep notes -------------------------------------------------------------------
+
+
+class StatefulSampler:
+    """A study with a sampler's own notes in it: every ask and tell, in the ledger's order.
+
+    It is never cut short, so these samplers take longer the more trials there are.
+    """
+
+    def __init__(self, state: RunState, space: SearchSpace) -> None:
+        self.state = state
+        self.space = space
+        self.study = new_study(state)
+        self.asked = 0  # trials of the study
+        self.created = 0  # trials of the state that were taken in, and how many of them closed
+        self.closed = 0
+
+    def next(self, number: int, fixed: Mapping[str, Any] | None) -> Suggestion:
+        self._catch_up()
+        self._fill(number)
+        self.asked = number + 1
+        return ask(self.study, self.state, self.space, number, fixed)
+
+    def _catch_up(self) -> None:
+        trials, ended = self.state.search_trials, self.state.closed_trials
+        moves = [(trial.order, trial) for trial in trials[self.created :]]
+        moves += [(trial.closed_order or 0, trial) for trial in ended[self.closed :]]
+        self.created, self.closed = len(trials), len(ended)
+        for order, trial in sorted(moves, key=lambda move: move[0]):
+            if trial.number is None:
+                continue
+            frozen = freeze(trial, self.space, self.state.objectives)
+            if order != trial.order:
+                values = frozen.values if frozen.state == S.COMPLETE else None
+                self.study.tell(trial.number, values, state=frozen.state, skip_if_finished=True)
+            elif trial.number >= self.asked:  # not one that was asked here
+                self._fill(trial.number)
+                self.asked = trial.number + 1
+                if frozen.params or not trial.params:
+                    ask(self.study, self.state, self.space, trial.number, trial.params)
+                else:
+                    self.study.add_trial(frozen)
+
+    def _fill(self, number: int) -> None:
+        """Numbers that the ledger has lost keep their places."""
+        for _ in range(self.asked, number):
+            self.study.add_trial(lost())

@@ -1,0 +1,226 @@
+"""Optuna, made from the ledger: samplers by name, and the study at any moment.
+
+`tuner.engine.sampling` asks a sampler for the next point.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as S
+
+from model.common.errors import InputError, suggest
+from tuner.runs.state import RunState, TrialState, objective_score, objective_value
+
+
+class SearchSpace(Protocol):
+    """What is needed of `tuner.space.space.Space`."""
+
+    def suggest(self, trial: optuna.Trial) -> dict[str, Any]: ...
+
+    def distributions(self, params: Mapping[str, Any]) -> dict[str, BaseDistribution]: ...
+
+
+# --- samplers -----------------------------------------------------------------------------------
+
+STARTUP = 5  # trials at random before a model is fitted to them; a search may have ten in all
+POPULATION = 10  # of NSGA-II; Optuna's 50 would be one random generation of most searches
+
+
+def _tpe(seed: int) -> BaseSampler:
+    return optuna.samplers.TPESampler(
+        n_startup_trials=STARTUP, multivariate=True, group=True, constant_liar=True, seed=seed
+    )
+
+
+def _gp(seed: int) -> BaseSampler:
+    return optuna.samplers.GPSampler(
+        n_startup_trials=STARTUP, warn_independent_sampling=False, seed=seed
+    )
+
+
+def _cmaes(seed: int) -> BaseSampler:
+    return optuna.samplers.CmaEsSampler(warn_independent_sampling=False, seed=seed)
+
+
+def _nsga2(seed: int) -> BaseSampler:
+    return optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed)
+
+
+def _random(seed: int) -> BaseSampler:
+    return optuna.samplers.RandomSampler(seed=seed)
+
+
+SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
+    "tpe": _tpe,
+    "random": _random,
+    "gp": _gp,
+    "cmaes": _cmaes,
+    "nsga2": _nsga2,
+}
+NEEDS = {"gp": ("torch", "scipy"), "cmaes": ("cmaes",)}
+ONE_OBJECTIVE = ("cmaes",)
+# These leave notes in the study at each ask, so they are asked again for every past trial.
+STATEFUL = ("cmaes", "nsga2")
+# Closed trials that the others are shown at most: an ask takes time in proportion to them, and
+# with the Gaussian process to their cube. `tuner.engine.sampling` says which.
+SHOWN = {"tpe": 300, "gp": 200, "random": 0}
+
+
+def make_sampler(name: str, seed: int, *, objectives: int = 1) -> BaseSampler:
+    """A sampler by name, or InputError if it is not to be had."""
+    if name not in SAMPLERS:
+        raise InputError("--sampler", [f"'{name}' is not a sampler; {suggest(name, SAMPLERS)}"])
+    if missing := [package for package in NEEDS.get(name, ()) if find_spec(package) is None]:
+        fault = f"'{name}' needs the package {' and '.join(missing)}: pip install "
+        raise InputError("--sampler", [fault + " ".join(missing)])
+    if objectives > 1 and name in ONE_OBJECTIVE:
+        others = ", ".join(sorted(set(SAMPLERS) - set(ONE_OBJECTIVE)))
+        fault = f"'{name}' takes one objective, but there are {objectives}; choose one of {others}"
+        raise InputError("--sampler", [fault])
+    with quiet():
+        return SAMPLERS[name](seed)
+
+
+def seed_for(seed: int, number: int) -> int:
+    """The seed of the sampler that is asked for trial `number`."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Optuna without its line per study and its notes on what may change or could be faster."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+# --- the study ----------------------------------------------------------------------------------
+
+# A point that does not fit into memory, or whose loss explodes, is bad news about the point.
+# Optuna's samplers do not see FAIL, so they are shown it as pruned before its first report,
+# which ranks below every other.
+INFEASIBLE = ("memory", "diverged")
+
+
+def rebuild_study(
+    state: RunState,
+    space: SearchSpace,
+    storage: BaseStorage | None = None,
+    *,
+    for_sampler: bool = False,
+) -> optuna.Study:
+    """The study of a run: each of its trials that has a number, under it and with its state."""
+    with quiet():
+        study = new_study(state, storage)
+        by_number = {trial.number: trial for trial in state.search_trials}
+        for number in range(state.next_number):
+            trial = by_number.get(number)
+            if trial is None:
+                study.add_trial(lost())
+            else:
+                study.add_trial(freeze(trial, space, state.objectives, for_sampler=for_sampler))
+    return study
+
+
+def new_study(state: RunState, storage: BaseStorage | None = None) -> optuna.Study:
+    study = optuna.create_study(
+        storage=storage,
+        study_name=state.name or None,
+        directions=["maximize"] * len(state.objectives),
+        sampler=optuna.samplers.RandomSampler(),
+        pruner=optuna.pruners.NopPruner(),
+    )
+    study.set_metric_names(list(state.objectives))
+    return study
+
+
+def freeze(
+    trial: TrialState,
+    space: SearchSpace,
+    objectives: Sequence[str],
+    *,
+    for_sampler: bool = False,
+) -> FrozenTrial:
+    """A trial of the ledger as one of Optuna's.
+
+    A finished one has the values of the evaluation that stands for it. A stopped one is PRUNED
+    with its curve, and with its last value as Optuna has it. With several objectives there is
+    no such curve in Optuna (TPE would break on one), so it goes into an attribute.
+    """
+    result, values = _result(trial, objectives)
+    curve = {
+        int(entry["examples"]): objective_score(entry, objectives) for entry in trial.evaluations
+    }
+    single = len(objectives) == 1
+    if for_sampler and trial.status == "failed" and trial.kind in INFEASIBLE:
+        result, curve = S.PRUNED, {}
+    attributes = _attributes(trial, objectives)
+    if not single and curve:
+        attributes["curve"] = [list(point) for point in curve.items()]
+    try:
+        frozen = optuna.trial.create_trial(
+            state=result,
+            values=values,
+            params=dict(trial.params),
+            distributions=space.distributions(trial.params),
+            user_attrs=attributes,
+            intermediate_values=curve if single else {},
+        )
+    except (ValueError, KeyError):  # the space is not the one that the trial came from
+        return lost(attributes | {"reason": "its point does not fit the search space"})
+    frozen.datetime_start = datetime.fromtimestamp(trial.created)
+    if result.is_finished():
+        frozen.datetime_complete = datetime.fromtimestamp(trial.closed or trial.created)
+    return frozen
+
+
+def _result(trial: TrialState, objectives: Sequence[str]) -> tuple[S, list[float] | None]:
+    if trial.status == "open":
+        return S.RUNNING, None
+    if trial.status == "stopped":
+        single = len(objectives) == 1 and trial.evaluations
+        return S.PRUNED, [objective_score(trial.evaluations[-1], objectives)] if single else None
+    if trial.status == "finished" and (chosen := trial.chosen(objectives)) is not None:
+        values = [objective_value(chosen, name) for name in objectives]
+        if all(map(math.isfinite, values)):
+            return S.COMPLETE, values
+    return S.FAIL, None
+
+
+def _attributes(trial: TrialState, objectives: Sequence[str]) -> dict[str, Any]:
+    chosen = trial.chosen(objectives) or {}
+    found = {
+        "trial": trial.id,
+        "origin": trial.origin,
+        "examples": trial.examples,
+        "checkpoint": chosen.get("checkpoint"),
+        "interval": chosen.get("interval"),
+        "kind": trial.kind,
+        "reason": trial.reason,
+    }
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def lost(attributes: Mapping[str, Any] | None = None) -> FrozenTrial:
+    """Holds the place of a number about which nothing useful is known."""
+    why = attributes or {"reason": "the ledger lacks the trial's creation"}
+    return optuna.trial.create_trial(state=S.FAIL, user_attrs=dict(why))

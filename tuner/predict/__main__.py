@@ -1,0 +1,124 @@
+"""`python -m tuner.predict MODEL`: answers of a model, a soup, a set or an ensemble alike."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from model.cli.exit_code import exit_code, of_the_machine
+from model.cli.invocation import command
+from model.cli.parser import Parser, add_data, add_quiet, command_parser
+from model.common.errors import InputError
+
+SPLITS = ("dev", "test")
+EXAMPLES = {
+    "a run's soup": "runs/default --out predictions",
+    "an ensemble": "runs/big/soups/mean --data ~/cs224n --out predictions",
+    "a quick look": 'runs/default --text "never dull, often moving"',
+    "at a pair": 'runs/default --text "how old is it" "what is its age"',
+}
+
+
+def make_parser() -> Parser:
+    about = "Answer the tasks' dev and test rows, or a sentence."
+    parser = command_parser("predict", about, EXAMPLES)
+    who = parser.add_argument_group("who answers")
+    text = "A run (its soup, or its best model), a trial, a checkpoint, soup/ or soups/NAME."
+    who.add_argument("model", type=Path, metavar="MODEL", help=text)
+    what = parser.add_argument_group("what to answer")
+    add_data(what)
+    what.add_argument("--tasks", metavar="SET", help="Task set (default: the model's own).")
+    text = "Splits to answer (default: dev,test)."
+    what.add_argument("--split", default="dev,test", metavar="A,B", help=text)
+    what.add_argument("--text", nargs="+", metavar="T", help="A sentence, or two for a pair.")
+    what.add_argument("--task", metavar="NAME", help="Only this task (default: all that fit).")
+    where = parser.add_argument_group("where to")
+    where.add_argument("--out", type=Path, metavar="DIR", help="Folder of the prediction files.")
+    add_quiet(where, "Print only warnings.")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return exit_code(
+        lambda: run(make_parser().parse_args(argv)),
+        "the prediction failed",
+        mishap=of_the_machine,
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check(arguments)
+    return look(arguments) if arguments.text else write(arguments)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    faults = []
+    if arguments.text and len(arguments.text) > 2:
+        faults.append("--text takes a sentence, or two for a pair; put each in quotes")
+    if arguments.text and arguments.out:
+        faults.append("--text is answered here and now; leave --out away, or --text")
+    if not arguments.text and arguments.out is None:
+        faults.append("--out is missing; name the folder for the files, or ask with --text")
+    splits = [split.strip() for split in arguments.split.split(",")]
+    if odd := [split for split in splits if split not in ("train", *SPLITS)]:
+        faults.append(f"--split has '{odd[0]}'; known: train, dev, test")
+    if faults:
+        raise InputError(command("predict"), faults)
+
+
+def look(arguments: argparse.Namespace) -> int:
+    """Answer one sentence or pair, on the terminal."""
+    from tuner.predict.predictor import load_predictor
+
+    predictor = load_predictor(arguments.model)
+    pair = len(arguments.text) == 2
+    names = [name for name, spec in predictor.tasks.items() if spec.pair == pair]
+    if arguments.task is not None:
+        names = [predictor.known(arguments.task)]
+    if not names:
+        kind = "pairs" if pair else "single sentences"
+        raise InputError("--text", [f"this model has no task for {kind}"])
+    texts = [tuple(arguments.text)] if pair else arguments.text
+    for name, predictions in predictor.answer_texts({name: texts for name in names}).items():
+        spec, value = predictor.tasks[name], float(predictions.values[0])
+        line = (
+            f"{name}: {value:.3f}" if predictions.probabilities is None else f"{name}: {int(value)}"
+        )
+        if predictions.probabilities is not None:
+            probabilities = "  ".join(
+                f"{number} {each:.3f}" for number, each in enumerate(predictions.probabilities[0])
+            )
+            line += f"   ({probabilities})"
+        else:
+            line += f"   (of {spec.low:g} to {spec.high:g})"
+        print(line)
+    return 0
+
+
+def write(arguments: argparse.Namespace) -> int:
+    from model.tasks.task_set import load_task_set
+    from tuner.predict.predictor import load_predictor
+    from tuner.predict.splits import answer_splits, write_split
+
+    predictor = load_predictor(arguments.model)
+    tasks = load_task_set(arguments.tasks or predictor.task_set)
+    data = arguments.data or predictor.data
+    names = [predictor.known(arguments.task)] if arguments.task else [t.name for t in tasks]
+    splits = [split.strip() for split in arguments.split.split(",")]
+    found = answer_splits(predictor, tasks, names, splits, data, warn)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for split, answers in found.items():
+        for path in write_split(tasks, split, answers, arguments.out):
+            if not arguments.quiet:
+                print(path)
+    return 0
+
+
+def warn(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

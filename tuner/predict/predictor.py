@@ -1,0 +1,148 @@
+"""Whatever answers tasks, under one face: a model folder, a set of models, an ensemble, a run.
+
+Models are loaded one after the other, so an ensemble needs the memory of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model.common.errors import InputError, suggest
+from model.common.files import read_yaml
+from model.data.batches import Assembler
+from model.data.tokens import Tokens
+from model.evaluation.evaluate import outputs_of, rows_from_texts
+from model.evaluation.model_folder import SPEC, read_model, read_spec
+from model.evaluation.predictions import Predictions
+from model.modules.device import find_device
+from model.modules.multitask import TaskSpec
+from tuner.runs.folder import LEDGER, MODEL, RUN, SPACE, read_run
+from tuner.runs.ledger import read_state
+from tuner.runs.open import best_model
+from tuner.scoring.ensemble import blend
+from tuner.soup.ensemble_file import ENSEMBLE, EnsembleMember, read_ensemble
+from tuner.soup.record import SOUP, SOUP_JSON
+
+Key = tuple[str, str]  # a task, and whatever tells its rows apart
+Texts = Sequence[str] | Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    place: Path
+    parts: Mapping[str, EnsembleMember]  # by task
+    tasks: Mapping[str, TaskSpec]
+
+    def known(self, task: str) -> str:
+        if task not in self.tasks:
+            raise InputError("--task", [f"no task '{task}' here; {suggest(task, self.tasks)}"])
+        return task
+
+    def answer(
+        self, rows: Mapping[Key, Any], tokens: Callable[[TaskSpec, Any, Any], Tokens]
+    ) -> dict[Key, Predictions]:
+        """Of rows in any form that `tokens` (task, rows, tokenizer) understands."""
+        found: dict[Key, dict[Path, Predictions]] = {key: {} for key in rows}
+        folders = dict.fromkeys(m for task, _ in rows for m in self.parts[task].models)
+        for folder in folders:
+            model, tokenizer = read_model(folder)
+            model = model.to(find_device(None))
+            assembler = Assembler.of(tokenizer, model.spec.max_length)
+            for key, some in rows.items():
+                if folder in self.parts[key[0]].models:
+                    task = model.tasks[key[0]]
+                    outputs = outputs_of(model, key[0], tokens(task, some, tokenizer), assembler)
+                    found[key][folder] = Predictions.of_outputs(task, outputs)
+        return {key: self._blended(key[0], of) for key, of in found.items()}
+
+    def answer_texts(self, texts: Mapping[str, Texts]) -> dict[str, Predictions]:
+        rows = {(task, ""): some for task, some in texts.items()}
+        return {task: found for (task, _), found in self.answer(rows, rows_from_texts).items()}
+
+    def _blended(self, task: str, of: Mapping[Path, Predictions]) -> Predictions:
+        part = self.parts[task]
+        return blend(part.rule, [of[model] for model in part.models], part.weights)
+
+    @property
+    def task_set(self) -> str:
+        """The name or file of the task set that it was trained on."""
+        for notes in self._notes():
+            found = notes.get("task_set") or notes.get("tasks")
+            if isinstance(found, str):
+                return found
+        fault = "does not say which task set it was trained on; name it with --tasks"
+        raise InputError(str(self.place), [fault])
+
+    @property
+    def data(self) -> Path | None:
+        """Where its data were; None where the task set needs none, or nobody knows."""
+        for notes in self._notes():
+            found = notes.get("data")  # of a soup it is a fingerprint
+            if isinstance(found, str) and Path(found).is_dir():
+                return Path(found)
+        return None
+
+    def _notes(self) -> list[dict[str, Any]]:
+        """What lies beside the model, or in the folders above it: of the soup, trial or run.
+
+        A checkpoint's model is the deepest: <run>/trials/<id>/checkpoints/<name>/model.
+        """
+        found = []
+        for folder in (self.place, *self.place.parents[:5]):
+            for name in (SOUP_JSON, ENSEMBLE, "config.yaml", SPACE):
+                if (folder / name).is_file():
+                    found.append(_read(folder / name))
+            if (folder / RUN).is_file():
+                found.append(read_run(folder)["request"])
+                break
+        return found
+
+
+def load_predictor(path: Path) -> Predictor:
+    """A folder of a model, ensemble, checkpoint or trial; of a run its soup, else its best."""
+    place = find(Path(path).absolute())
+    if (place / ENSEMBLE).is_file():
+        ensemble = read_ensemble(place)
+        specs: dict[str, TaskSpec] = {}
+        for task, part in ensemble.parts.items():
+            known = {spec.name: spec for spec in read_spec(part.models[0]).tasks}
+            if task not in known:
+                raise InputError(str(place / ENSEMBLE), [f"{part.models[0]} has no task '{task}'"])
+            specs[task] = known[task]
+        return Predictor(place, ensemble.parts, specs)
+    spec = read_spec(place)
+    alone = EnsembleMember("mean", (place,), (1.0,))
+    return Predictor(place, {t.name: alone for t in spec.tasks}, {t.name: t for t in spec.tasks})
+
+
+def find(path: Path) -> Path:
+    """Where the model or the ensemble is that a path stands for."""
+    for place in (path, path / SOUP, path / MODEL):
+        if (place / ENSEMBLE).is_file() or (place / SPEC).is_file():
+            return place
+    if (path / LEDGER).is_file():
+        state = read_state(path / LEDGER, quiet)
+        if (best := best_model(path, state)) is not None:
+            return best[1]
+    if not path.is_dir():
+        raise InputError(str(path), ["no such folder"])
+    fault = "has no model in it; give a run, a trial, a checkpoint, its soup, or one of soups/"
+    raise InputError(str(path), [fault])
+
+
+def quiet(line: str) -> None:
+    """Whoever searches or makes a soup hears of what is wrong with the ledger."""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if path.suffix == ".yaml":
+        return read_yaml(path).data
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,233 @@
+"""The adapters to Ray Tune: its search algorithm, scheduler, stopper and callback.
+
+All four only pass on to the engine. Pickled by `Tuner()`, they leave everything behind: what a
+search knows is in its ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.tune import Callback, Stopper
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search.search_algorithm import SearchAlgorithm
+
+from model.common.secrets import redact
+from tuner.engine.engine import Engine
+from tuner.ray_backend.failures import SearchRayTrial
+from tuner.ray_backend.trainable import NOTES, OUTCOME, RECORD
+
+PATIENCE = 10.0  # seconds for an actor to say where it is
+LOOK_AROUND = 5.0  # seconds between two looks whether any machine is left
+MACHINES = "no machine is left"  # why a search stops before all is done
+
+
+class Unpickled:
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class LedgerSearch(Unpickled, SearchAlgorithm):
+    """Hands out the trials that the engine wants started."""
+
+    def __init__(self, engine: Engine, resources: Any) -> None:
+        self.engine = engine
+        self.resources = resources
+        self.stopped = False
+
+    def add_configurations(self, experiments: Any) -> None:
+        (self.experiment,) = experiments if isinstance(experiments, list) else [experiments]
+
+    def next_trial(self) -> Trial | None:
+        job = None if self.stopped else self.engine.next_job()
+        if job is None:
+            return None
+        return SearchRayTrial(
+            self.experiment.run_identifier,
+            config=job.as_config(),
+            trial_id=job.trial,
+            storage=self.experiment.storage,
+            placement_group_factory=self.resources,
+            trial_dirname_creator=lambda trial: str(trial.trial_id),
+            trial_name_creator=lambda trial: str(trial.trial_id),
+        )
+
+    def set_finished(self) -> None:
+        self.stopped = True
+
+    def is_finished(self) -> bool:
+        # While draining too: with nothing left that runs, Ray would wait for a trial for minutes.
+        return self.stopped or self.engine.done or self.engine.draining is not None
+
+
+class RungScheduler(Unpickled, FIFOScheduler):
+    """Hears every result first, so it is here that trials are recorded, stopped and paused."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Ray has no types here
+        self.engine = engine
+        # Ray's trials, by identity: one that is started again has the same id.
+        self.going: dict[int, Trial] = {}
+        self.ended: list[Trial] = []  # and not yet forgotten
+        self.controller: Any = None
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        self.controller = controller_of(tune_controller)
+        self.going[id(trial)] = trial
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        self._pass_on(trial, result)
+        record = json.loads(result[RECORD])
+        if record.get("heartbeat"):
+            self.engine.heartbeat(trial.trial_id, int(record["examples"]))
+        elif not self.engine.evaluated(trial.trial_id, record):
+            return str(TrialScheduler.STOP)
+        self.engine.tick()
+        return str(TrialScheduler.PAUSE if self.engine.draining else TrialScheduler.CONTINUE)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        if OUTCOME not in result:  # stopped by us, and in the ledger since then
+            return
+        self._pass_on(trial, result)
+        outcome = json.loads(result[OUTCOME])
+        if outcome.get("finished"):
+            self.engine.finished(trial.trial_id)
+        else:
+            # The driver's environment may hold secrets that the worker does not know for any.
+            self.engine.failed(trial.trial_id, {key: redact(outcome[key]) for key in outcome})
+
+    def _pass_on(self, trial: Trial, result: dict[str, Any]) -> None:
+        for note in json.loads(result.get(NOTES, "[]")):
+            self.engine.note(trial.trial_id, note)
+
+    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+        self._lost(trial)
+
+    def _lost(self, trial: Trial) -> None:
+        # Only once: the old one of a trial that is started again must not be taken for the new.
+        if self._end(trial):
+            self.engine.lost(trial.trial_id, getattr(trial, "failure", None))
+
+    def _end(self, trial: Trial) -> bool:
+        if self.going.pop(id(trial), None) is None:
+            return False
+        self.ended.append(trial)
+        return True
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        return None if self.engine.draining else super().choose_trial_to_run(tune_controller)
+
+    def at_rest(self) -> bool:
+        """Nothing runs, and nothing is on its way to being saved."""
+        return not any(trial.status == Trial.RUNNING for trial in self.going.values())
+
+    def settle(self) -> None:
+        """Put into the ledger what has come to rest without a word to the scheduler."""
+        for trial in list(self.going.values()):
+            if trial.status == Trial.ERROR:
+                self._lost(trial)
+            elif trial.status == Trial.TERMINATED:
+                self._end(trial)
+            elif trial.status == Trial.PAUSED and trial.trial_id in self.engine.live:
+                self.engine.paused(trial.trial_id)
+
+    def evict_finished(self) -> None:
+        self.ended = [trial for trial in self.ended if not evict_finished(self.controller, trial)]
+
+
+class DrainStopper(Unpickled, Stopper):
+    """Ends the experiment once everything that ran is saved."""
+
+    def __init__(self, engine: Engine, scheduler: RungScheduler) -> None:
+        self.engine = engine
+        self.scheduler = scheduler
+        self.looked = time.monotonic()
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        self.engine.tick()
+        self._look_around()
+        if not self.engine.draining or not self.scheduler.at_rest():
+            return False
+        self.scheduler.settle()
+        return True
+
+    def _look_around(self) -> None:
+        """With no machine left, Ray would wait for one for ever."""
+        if time.monotonic() - self.looked < LOOK_AROUND:
+            return
+        self.looked = time.monotonic()
+        if not any(node["Alive"] for node in ray.nodes()):
+            self.engine.drain(MACHINES)
+
+
+class Watcher(Unpickled, Callback):
+    """Starts are recorded here, the live table is drawn, and silent errors are swept up."""
+
+    def __init__(self, engine: Engine, scheduler: RungScheduler, draw: Callable[[], None]) -> None:
+        self.engine = engine
+        self.scheduler = scheduler
+        self.draw = draw
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
+        host, pid, more = whereabouts(trial.temporary_state.ray_actor)
+        self.engine.started(trial.trial_id, host, pid, **more)
+
+    def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
+        self.scheduler.settle()
+        self.scheduler.evict_finished()
+        self.draw()
+
+
+def whereabouts(actor: Any) -> tuple[str, int | None, dict[str, Any]]:
+    """Host, process and more of an actor, which has nothing else to do at this moment."""
+    try:
+        host, pid, more = ray.get(actor.where.remote(), timeout=PATIENCE)
+        return str(host), int(pid), dict(more)
+    except (RayError, TimeoutError):
+        return "", None, {}  # dead already; Ray is about to say so
+
+
+# --- trials that have ended -----------------------------------------------------------------------
+#
+# Ray holds every trial of an experiment in memory, and writes all of them to disk every few
+# seconds, for a restore that a search has no use for: what it knows is in its ledger.
+
+# The controller's own collections that would hold an ended trial for ever. Where another version
+# of Ray has them under other names, trials are kept as before.
+SETS = ("_stopped_trials", "_failed_trials", "_live_trials", "_trials_to_cache")
+
+
+def controller_of(passed: Any) -> Any:
+    """Ray hands a wrapper to its schedulers that hides these."""
+    return getattr(passed, "_tune_controller", passed)
+
+
+def evict_finished(controller: Any, trial: Trial) -> bool:
+    """False while Ray still has something to do with the trial or its actor."""
+    if not trial.is_finished() or trial in getattr(controller, "_trial_to_actor", ()):
+        return False
+    trials = controller.get_trials()
+    if trial in trials:
+        if len(trials) == 1:
+            return False  # with none at all, Ray would look for them on disk at the end
+        trials.remove(trial)
+    for name in SETS:
+        getattr(controller, name, set()).discard(trial)
+    for callback in getattr(getattr(controller, "_callbacks", None), "_callbacks", ()):
+        for kept in vars(callback).values():  # as that of Ray's that prints progress
+            if isinstance(kept, dict):
+                kept.pop(trial, None)
+            elif isinstance(kept, set):
+                kept.discard(trial)
+    getattr(controller, "_trial_metadata", {}).pop(trial.trial_id, None)
+    trial.run_metadata.last_result = {}  # whoever else still holds the trial
+    return True

@@ -1,0 +1,123 @@
+"""How many trials run at once, and what each gets, from what the machine or cluster has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.common.errors import InputError
+
+MOST_ON_CPUS = 4  # trials at once without a GPU, unless asked for more
+
+
+@dataclass(frozen=True)
+class Resources:
+    slots: int
+    cpus: float
+    gpus: float
+
+    @property
+    def threads(self) -> int:
+        return max(1, int(self.cpus))
+
+    def placement(self) -> Any:
+        from ray.tune import PlacementGroupFactory
+
+        bundle = {"CPU": self.cpus, **({"GPU": self.gpus} if self.gpus else {})}
+        return PlacementGroupFactory([bundle])
+
+
+def share_out(
+    total_cpus: float,
+    total_gpus: float,
+    *,
+    concurrent: int | None,
+    cpus: float | None,
+    gpus: float | None,
+    trials: int,
+    nodes: Sequence[tuple[float, float]] = (),
+    elastic: bool = False,
+) -> Resources:
+    """Fill in what was not asked for; say at once what can never fit.
+
+    `nodes` are the CPUs and GPUs of each machine, as a trial lives on one. A cluster is `elastic`:
+    what is asked for may be more than it has now, and is what its autoscaler goes by.
+    """
+    if elastic and beyond(total_cpus, total_gpus, concurrent, cpus, gpus):
+        return on_demand(concurrent, cpus, gpus, trials)
+    faults = []
+    if concurrent is not None and concurrent < 1:
+        faults.append(f"--max-concurrent-trials is {concurrent}; it must be at least 1")
+    if cpus is not None and not 0 < cpus <= max(total_cpus, 1):
+        faults.append(f"--cpus-per-trial is {cpus:g}, but there are {total_cpus:g} CPUs")
+    if gpus is not None and gpus > total_gpus:
+        faults.append(f"--gpus-per-trial is {gpus:g}, but there are {total_gpus:g} GPUs")
+    if gpus is not None and gpus > 1 and gpus != int(gpus):
+        faults.append(f"--gpus-per-trial is {gpus:g}; above 1 it must be a whole number")
+    if faults:
+        raise InputError("resources", faults)
+    each_gpu = gpus if gpus is not None else (1.0 if total_gpus else 0.0)
+    most = [trials]
+    if each_gpu:
+        most.append(math.floor(total_gpus / each_gpu + 1e-9))
+    if cpus is not None:
+        most.append(math.floor(total_cpus / cpus + 1e-9))
+    if concurrent is not None:
+        most.append(concurrent)
+    elif cpus is None:
+        most.append(int(total_cpus) if each_gpu else min(int(total_cpus), MOST_ON_CPUS))
+    slots = max(1, min(most))
+    each = cpus if cpus is not None else part_of(total_cpus, slots)
+    if len(nodes) > 1:
+        slots, each = packed(nodes, slots, each, each_gpu, fixed=cpus is not None)
+    return Resources(slots, each, each_gpu)
+
+
+def beyond(
+    total_cpus: float,
+    total_gpus: float,
+    concurrent: int | None,
+    cpus: float | None,
+    gpus: float | None,
+) -> bool:
+    """More than is there now."""
+    if total_cpus < 1 or (gpus or 0) > total_gpus or (cpus or 0) > total_cpus:
+        return True
+    slots = concurrent or 1
+    if cpus is None and slots > total_cpus:
+        return True
+    return slots * (gpus or 0) > total_gpus + 1e-9 or slots * (cpus or 0) > total_cpus + 1e-9
+
+
+def on_demand(
+    concurrent: int | None, cpus: float | None, gpus: float | None, trials: int
+) -> Resources:
+    """As asked, for machines that are still to come."""
+    if gpus is not None and gpus > 1 and gpus != int(gpus):
+        fault = f"--gpus-per-trial is {gpus:g}; above 1 it must be a whole number"
+        raise InputError("resources", [fault])
+    slots = min(trials, concurrent if concurrent is not None else MOST_ON_CPUS)
+    return Resources(max(1, slots), cpus if cpus is not None else 1.0, gpus or 0.0)
+
+
+def packed(
+    nodes: Sequence[tuple[float, float]], slots: int, cpus: float, gpus: float, *, fixed: bool
+) -> tuple[int, float]:
+    """So many trials at once, and CPUs for each, that every one finds room on a single node."""
+
+    def room(each: float) -> int:
+        return sum(
+            math.floor(min(c / each, g / gpus if gpus else math.inf) + 1e-9) for c, g in nodes
+        )
+
+    while not fixed and cpus > 1 and room(cpus) < slots:
+        cpus -= 1
+    return max(1, min(slots, room(cpus))), cpus
+
+
+def part_of(total: float, slots: int) -> float:
+    """Whole CPUs for each, or a part of one where there are more trials than CPUs."""
+    share = total / slots
+    return float(math.floor(share)) if share >= 1 else math.floor(share * 1e4) / 1e4

@@ -1,0 +1,93 @@
+"""What the driver's machine has and the trials need: data, an encoder's folder, a task file.
+
+Each is packed once and put into Ray's object store, which brings it to every node once; there it is
+unpacked once, under the sum of its content, and shared by all trials of the node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model.common.files import atomic_folder, size_of
+from model.common.locks import file_lock
+
+if TYPE_CHECKING:
+    from tuner.engine.job import Job
+
+LARGEST = 1 << 30  # bytes; what is larger must be on every node already
+PATIENCE = 600.0  # seconds for another trial of the node to unpack it
+
+
+@dataclass(frozen=True)
+class StagedInput:
+    path: str  # as the driver knows it
+    sum: str
+    content: bytes
+
+
+def pack(paths: Iterable[str]) -> tuple[dict[str, StagedInput], list[str]]:
+    """path -> its content; and the paths that are too large for one."""
+    staged, large = {}, []
+    for path in dict.fromkeys(paths):
+        if size_of(Path(path)) > LARGEST:
+            large.append(path)
+            continue
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            tar.add(path, Path(path).name, filter=without_owner)
+        content = buffer.getvalue()
+        staged[path] = StagedInput(path, hashlib.sha256(content).hexdigest(), content)
+    return staged, large
+
+
+def without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The same content makes the same bytes, whoever owns it since when."""
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def unpack(given: StagedInput) -> Path:
+    """Where its content is on this node; unpacked by whoever comes first."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    store = Path(tempfile.gettempdir()) / f"stockpot-inputs-{user}"
+    store.mkdir(mode=0o700, exist_ok=True)
+    place = store / given.sum
+    with file_lock(store / f"{given.sum}.lock", PATIENCE):
+        if not place.exists():
+            with atomic_folder(place) as partial:
+                with tarfile.open(fileobj=io.BytesIO(given.content)) as tar:
+                    tar.extractall(partial, filter="data")
+    return place / Path(given.path).name
+
+
+def localize(job: Job, staged: dict[str, StagedInput]) -> Job:
+    """The job with this node's paths."""
+    if not staged:
+        return job
+
+    def local(path: str) -> str:
+        return str(unpack(staged[path])) if path in staged else path
+
+    settings = {
+        key: local(value) if key in PATHS and isinstance(value, str) else value
+        for key, value in job.settings.items()
+    }
+    data = None if job.data is None else local(job.data)
+    return replace(job, data=data, tasks=local(job.tasks), settings=settings)
+
+
+PATHS = ("encoder.name", "init_from")  # settings that may be folders
+
+
+def needed(job_paths: Iterable[str | None]) -> list[str]:
+    """Of what a search names, that which is a file or folder of this machine."""
+    return [str(path) for path in job_paths if path and Path(path).exists()]

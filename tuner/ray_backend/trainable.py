@@ -1,0 +1,269 @@
+"""One trial as Ray runs it: `model.train.train` behind Tune's interface, and no more.
+
+A trial's folder holds all it needs to go on, so Ray's own checkpoints carry nothing: a trial that
+was lost is started again with the same id and folder. The actor outlives its trials (torch,
+transformers and the data load once), and every failure of the trial's own making comes back as a
+result, so that the actor lives on.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from tuner.engine.job import Job
+from tuner.ray_backend.staging import StagedInput, localize
+from tuner.runs.folder import LEDGER
+from tuner.storage.storage import Storage, StorageLost
+
+RECORD = (
+    "record"  # an evaluation or a heartbeat, as JSON: Ray flattens whatever is not a plain value
+)
+OUTCOME = "outcome"  # how the trial ended, as JSON
+NOTES = "notes"  # what the driver should say about it, as JSON
+HEARTBEAT = 2.0  # seconds between results, so that a stop is never far away
+PATIENCE = 90.0  # seconds for the worker of a driver that died to die as well
+
+
+class SearchTrial(tune.Trainable):
+    def setup(
+        self,
+        config: dict[str, Any],
+        storage: Storage | None = None,
+        staged: dict[str, StagedInput] | None = None,
+    ) -> None:
+        from model.training.prepare import ProcessCache
+        from tuner.storage.node_folder import NodeFolder
+
+        self.cache = ProcessCache()
+        self.node_folder = None if storage is None else NodeFolder(storage)
+        self.staged = staged or {}
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Only remembers: what goes wrong in here, Ray takes badly."""
+        self._begin(new_config)
+        return True
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        self.job = Job.from_config(config)
+        self.records: Iterator[dict[str, Any]] | None = None
+        self.stopping = False
+        self.notes: list[str] = []
+
+    def where(self) -> tuple[str, int, dict[str, Any]]:
+        """The host and process that this actor is, its node's address and its part of the GPUs."""
+        import ray
+
+        gpus = [str(device) for device in ray.get_gpu_ids()]
+        address = ray.util.get_node_ip_address()
+        return socket.gethostname(), os.getpid(), {"address": address, "gpus": gpus}
+
+    def step(self) -> dict[str, Any]:
+        try:
+            if self.records is None:
+                self.records = self._start()
+            record = next(self.records, None)
+        except Exception as error:
+            self.records = None
+            if not isinstance(error, StorageLost) and not self._sees_the_run():
+                error = StorageLost(f"{self._run_folder()} is gone")
+            found = failure(error)
+        else:
+            if record is not None:
+                return {RECORD: json.dumps(record), NOTES: self._told()}
+            found = {"finished": True}
+        if found.get("kind") == "memory":
+            self._give_back_memory()
+        return {"done": True, OUTCOME: json.dumps(found), NOTES: self._told()}
+
+    def _told(self) -> str:
+        told = json.dumps(self.notes)
+        self.notes.clear()  # the same list for as long as the run may add to it
+        return told
+
+    def _start(self) -> Iterator[dict[str, Any]]:
+        import torch
+
+        from model.config.parse import parse_settings
+        from model.tasks.task_set import load_task_set
+        from model.train import train
+
+        torch.set_num_threads(self.job.threads)
+        self._check_device()
+        self.job = localize(self.job, self.staged)
+        tasks = load_task_set(self.job.tasks)
+        out = self._folder()
+        records = train(
+            parse_settings(self.job.settings, tasks),
+            tasks,
+            out=out,
+            data=Path(self.job.data) if self.job.data else None,
+            resume=True,
+            stop=lambda: self.stopping,
+            warn=self.notes.append,
+            heartbeat=HEARTBEAT,
+            cache=self.cache,
+        )
+        if self.node_folder is not None:
+            records = self.node_folder.follow(records)
+        return with_unheard(records, out, self.job.known)
+
+    def _check_device(self) -> None:
+        """A GPU that Ray counts and torch cannot use is said once: its trials take the CPU."""
+        import ray
+        import torch
+
+        if ray.get_gpu_ids() and not torch.cuda.is_available():
+            fault = f"torch sees no GPU on {socket.gethostname()}, so it trains on the CPU"
+            self.notes.append(f"{fault}; look at nvidia-smi and torch.version.cuda there")
+
+    def _folder(self) -> Path:
+        """Where the trial trains: in the run's folder, or on this node with storage behind it."""
+        if self.node_folder is not None:
+            return self.node_folder.fetch(self.job.trial)
+        if not self._sees_the_run():
+            fault = f"{socket.gethostname()} does not see the run's folder {self._run_folder()}"
+            remedy = "let --storage-path be a folder that all machines share, or s3://bucket/path"
+            raise StorageLost(f"{fault}; {remedy}")
+        out = Path(self.job.out)
+        wait_until_free(out)
+        return out
+
+    def _sees_the_run(self) -> bool:
+        """Without its folder nothing can be saved, and whatever else fails, fails for that."""
+        return self.node_folder is not None or os.path.exists(self._run_folder() / LEDGER)
+
+    def _run_folder(self) -> Path:
+        return Path(self.job.out).parent.parent
+
+    def cleanup(self) -> None:
+        if self.node_folder is not None:
+            self.records = None  # lets go of the folder
+            self.node_folder.close()
+
+    def _give_back_memory(self) -> None:
+        import gc
+
+        import torch
+
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def save(self, checkpoint_dir: str | None = None) -> Any:
+        """Without Ray's copy of it, which is for a folder of the driver's that other nodes lack."""
+        storage, self._storage = self._storage, None
+        try:
+            with tempfile.TemporaryDirectory(prefix="stockpot-save-") as folder:
+                return super().save(folder)
+        finally:
+            self._storage = storage
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Called when the search pauses: the run saves itself in its own folder and ends."""
+        self.stopping = True
+        try:
+            for _ in self.records or ():
+                pass
+        except Exception as error:
+            if not isinstance(error, StorageLost) and self._sees_the_run():
+                raise
+            # Else the search stops for that reason, and goes on from what storage has.
+        self.records = None
+        Path(checkpoint_dir, "trial.json").write_text(json.dumps({"trial": self.job.trial}))
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Nothing to do: `train` finds its own state."""
+
+    def get_auto_filled_metrics(self, *args: Any, **options: Any) -> dict[str, Any]:
+        filled: dict[str, Any] = super().get_auto_filled_metrics(*args, **options)
+        filled.pop("config", None)  # long, and in the ledger already
+        return filled
+
+
+def with_unheard(
+    records: Iterator[dict[str, Any]], out: Path, known: int
+) -> Iterator[dict[str, Any]]:
+    """A run's records, and before them those that it saved when nobody lived to hear them.
+
+    An evaluation is on disk before it is told, and a run that goes on from there does not tell
+    it again. A driver or a worker that dies in between would lose it, and with it the checkpoint.
+    """
+    first = next(records, None)  # only now does the run's list say what it really goes on from
+    told = first["examples"] if first is not None and not first.get("heartbeat") else None
+    for record in read_history(out):
+        if record["examples"] > known and record["examples"] != told:
+            yield record
+    if first is not None:
+        yield first
+        yield from records
+
+
+def read_history(out: Path) -> list[dict[str, Any]]:
+    try:
+        text = (out / "metrics.jsonl").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.splitlines() if line]
+
+
+def wait_until_free(out: Path) -> None:
+    """Workers outlive a driver that was killed by seconds, and one may still be in the folder."""
+    from model.common.locks import file_lock
+    from model.training.run_lock import LOCK
+
+    if (out / LOCK).exists():
+        with file_lock(out / LOCK, PATIENCE):
+            pass
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """What the ledger says of a trial's failure."""
+    from model.common.errors import InputError
+    from model.common.secrets import redact
+    from model.training.step import TrainingDiverged
+
+    text = str(error).strip() or type(error).__name__
+    kind = "disk" if is_out_of_space(error) else "code"
+    if isinstance(error, TrainingDiverged):
+        kind = "diverged"
+    elif is_out_of_memory(error):
+        kind = "memory"
+    elif isinstance(error, StorageLost):
+        kind = "storage"
+    reason = (
+        text
+        if isinstance(error, TrainingDiverged | InputError | StorageLost)
+        else (f"{type(error).__name__}: {text}")
+    )
+    trace = "".join(traceback.format_exception(error)) if kind == "code" else ""
+    return {
+        "kind": kind,
+        "reason": redact(" ".join(reason.split())[:500]),
+        "traceback": redact(trace),
+    }
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    words = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in words or "can't allocate memory" in words
+    )
+
+
+def is_out_of_space(error: Exception) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return "no space left on device" in str(error).lower()  # as safetensors and pyarrow say it

@@ -1,0 +1,190 @@
+"""Section 1, the answer: who is best, how sure that is, and what choosing flattered by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from model.cli.invocation import command
+from tuner.report.answer.collect import Answer, Contender
+from tuner.report.answer.draw import draw_scores, draw_tasks
+from tuner.report.markup import Cell, Html, join, note, paragraph, table, tag
+from tuner.report.numbers import Estimate, sentence, short, signed
+from tuner.report.pieces import pictures
+from tuner.report.run import ReportedRun
+from tuner.report.section import Section, apart, scored
+from tuner.runs.state import OVERALL
+
+
+def answer_section(run: ReportedRun, answer: Answer, prefix: str) -> Section:
+    parts: list[Any] = [_headline(run, answer)]
+    parts += [note(line) for line in (*answer.cautions, *run.notes)]
+    if answer.contenders:
+        parts.append(_contenders(answer))
+    if run.soup is None:
+        parts.append(
+            note(
+                "This run has no soup; ",
+                tag("code", command("soup", run.shown)),
+                " makes one, and ensembles to compare it with.",
+            )
+        )
+    figures = [draw_scores(answer, prefix), draw_tasks(answer, prefix)]
+    parts.append(pictures([figure for figure in figures if figure is not None]))
+    if answer.published:
+        parts.append(_published(answer))
+    parts += [_repeats(run), _front(run)]
+    parts += [note(line.strip("()")) for line in run.summary.notes]
+    return Section(f"{prefix}answer", "The answer", join(parts))
+
+
+def _headline(run: ReportedRun, answer: Answer) -> Html:
+    best, summary = answer.best, run.summary
+    if best is None:
+        return paragraph("No trial has finished, so there is no answer yet.", class_="lead")
+    choice = answer.recommended or best
+    aim = "overall" if answer.goal == OVERALL else f"in {answer.goal}"
+    name = choice.name[:1].upper() + choice.name[1:]
+    lines: list[Any] = [tag("b", name), " scores ", scored(choice.score), f" {aim} on dev"]
+    if choice is not best and choice.difference is not None:
+        lines += [", ", apart(choice.difference), " against the best single model"]
+    lines.append(". ")
+    parts = [paragraph(*lines, class_="lead")]
+    if run.soup and run.soup.recommendation:
+        parts.append(paragraph(sentence(run.soup.recommendation)))
+    first = summary.best[0].trial
+    said: list[Any] = []
+    if summary.default is None:
+        said = ["No run of the default configuration has finished to compare with. "]
+    elif summary.best[0] == summary.default:
+        said = ["Nothing beat the default configuration. "]
+    elif summary.lead is not None:
+        said = [
+            f"Of the single models {first} is best: against the default configuration "
+            f"({summary.default.trial}), on the same examples, ",
+            apart(summary.lead),
+            ". ",
+        ]
+    if (fitted := summary.cross_fit) is not None:
+        held = Estimate(fitted.cross_fitted, fitted.low, fitted.high)
+        said += [
+            "Chosen on one half of dev and scored on the other, the best trial comes to ",
+            scored(held),
+            f": choosing on dev flatters by about {signed(fitted.gap)} (the "
+            f"optimism gap; the plain score is {short(fitted.plain)}). ",
+        ]
+        if fitted.lead is not None:
+            said += ["Its lead over the default, in the same way, is ", apart(fitted.lead), "."]
+    return join([*parts, paragraph(*said)]) if said else join(parts)
+
+
+HINTS = {
+    OVERALL: "the mean of the tasks' metrics, each brought to 0..1, with its 95 % interval",
+    "against the best single": "on the same dev examples, with the 95 % interval of the difference",
+    "cross-fitted": "chosen on one half of dev, scored on the other",
+    "gap": "how much choosing on dev flatters: plain minus cross-fitted",
+    "models": "how many models have to be run to answer",
+}
+
+
+def _contenders(answer: Answer) -> Html:
+    goal = answer.goal
+    others = [name for name in (OVERALL, *answer.metrics) if name != goal]
+    header = ["", "models", goal, "against the best single", "cross-fitted", "gap", *others]
+    rows = [_contender(each, others) for each in answer.contenders]
+    metrics = {name: f"{metric}, with its 95 % interval" for name, metric in answer.metrics.items()}
+    left = {"", goal, "against the best single", "cross-fitted", *others}
+    return join(
+        [
+            table(header, rows, left=left, hints=HINTS | metrics, tall=True),
+            note(
+                "Brackets are 95 % intervals over the dev examples. ",
+                tag("i", "A tie"),
+                " means that zero is inside the interval of the difference: the data do not say "
+                "which is better. ",
+                tag("i", "Cross-fitted"),
+                " repeats the choice on one half of dev and scores it on the other; ",
+                tag("i", "gap"),
+                " is what the plain score has more.",
+            ),
+        ]
+    )
+
+
+def _contender(each: Contender, others: Sequence[str]) -> list[Any]:
+    name = join(
+        [
+            tag("b", each.name) if each.recommended else each.name,
+            tag("span", "recommended", class_="badge") if each.recommended else None,
+            tag("small", each.about) if each.about else None,
+        ]
+    )
+    return [
+        Cell(name, each.name, "name"),
+        each.models,
+        Cell(scored(each.score), each.score.value),
+        Cell(apart(each.difference), each.difference.value if each.difference else 0.0),
+        Cell(scored(each.cross_fitted), each.cross_fitted.value if each.cross_fitted else 0.0),
+        signed(each.gap) if each.gap is not None else "-",
+        *(Cell(scored(of := each.by(name)), of.value if of else 0.0) for name in others),
+    ]
+
+
+def _published(answer: Answer) -> Html:
+    rows = [
+        [each.paper, each.preset, short(each.dev), short(each.test)] for each in answer.published
+    ]
+    return join(
+        [
+            tag("h3", "Published scores, not measured here"),
+            table(["paper", "preset", "dev", "test"], rows, left={"paper", "preset"}),
+            note(
+                "As their authors report them: BERT-base on the full data, a single number without "
+                "an interval, chosen on the dev set it is given for. With another encoder or fewer "
+                "rows a score here is another thing; do not read a ranking into it."
+            ),
+        ]
+    )
+
+
+def _repeats(run: ReportedRun) -> Html | None:
+    repeats = run.summary.repeats
+    if not repeats:
+        return None
+    first = repeats[0].trial
+    said = {None: "", True: f"a tie with {first}", False: f"below {first}"}
+    rows = [
+        [
+            each.trial,
+            short(each.search),
+            short(each.mean),
+            short(each.spread),
+            len(each.scores),
+            said[each.tie],
+        ]
+        for each in repeats
+    ]
+    header = ["trial", "in the search", "mean of repeats", "spread", "seeds", "difference"]
+    return join(
+        [
+            tag("h3", "Run again with other seeds"),
+            table(header, rows, left={"trial", "difference"}),
+            note(
+                "The score in the search is flattered by having been chosen; the repeats are not."
+            ),
+        ]
+    )
+
+
+def _front(run: ReportedRun) -> Html | None:
+    front = run.summary.front
+    if not front:
+        return None
+    rows = [[name, *map(short, values.values())] for name, values in front]
+    return join(
+        [
+            tag("h3", "Pareto front"),
+            table(["trial", *front[0][1]], rows, left={"trial"}),
+            note("Nothing that was tried is better than one of these in every objective."),
+        ]
+    )

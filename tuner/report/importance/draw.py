@@ -1,0 +1,204 @@
+"""Optuna's own pictures of a study, in the page's colours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import optuna.visualization as pictures
+from optuna.importance import BaseImportanceEvaluator
+from plotly.colors import sample_colorscale  # type: ignore[import-untyped,unused-ignore]
+
+from tuner.engine.study import quiet
+from tuner.report.figures import BLUE, INK, PAPER, SCALE, Figure, Json
+from tuner.report.importance.collect import EVALUATOR, Importance
+
+SLICES = 12  # parameters that have a picture of their own
+COORDINATES = 8  # axes that can be told apart
+
+
+def draw_importance(importance: Importance, prefix: str) -> list[Figure]:
+    found: list[Figure] = []
+    if importance.shares:
+        found.append(_shares(importance, prefix))
+    if importance.finished < 2 or not importance.ordered:
+        return found
+    found += [
+        figure
+        for place, key in enumerate(importance.ordered[:SLICES])
+        if (figure := _slice(importance, key, f"{prefix}slice-{place}")) is not None
+    ]
+    found += [
+        figure
+        for figure in (_parallel(importance, prefix), _contour(importance, prefix))
+        if figure is not None
+    ]
+    return found
+
+
+class Known(BaseImportanceEvaluator):
+    """What was computed already, for a picture that would compute it again."""
+
+    def __init__(self, shares: dict[str, float]) -> None:
+        self.shares = shares
+
+    def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
+        return self.shares
+
+
+def _optuna(importance: Importance, draw: Callable[..., Any], **options: Any) -> Json | None:
+    """The figure as plain data, without Optuna's title, size and template; None if it has none."""
+    options = {"target": importance.target, **options}
+    options = {key: value for key, value in options.items() if value is not None}
+    with quiet():
+        try:
+            made = draw(importance.study, target_name=importance.target_name, **options)
+        except (ValueError, RuntimeError):  # nothing to draw, as Optuna says it
+            return None
+    figure = json.loads(made.to_json())
+    for key in ("template", "title", "width", "height"):
+        figure["layout"].pop(key, None)
+    return unquoted(figure) if figure["data"] else None
+
+
+def unquoted(value: Any) -> Any:
+    """Optuna shows a choice that is text as Python writes it; readers know it without quotes."""
+    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == "'":
+        return value[1:-1]
+    if isinstance(value, dict):
+        return {key: unquoted(each) for key, each in value.items()}
+    return [unquoted(each) for each in value] if isinstance(value, list) else value
+
+
+def _shares(importance: Importance, prefix: str) -> Figure:
+    figure = _optuna(
+        importance,
+        pictures.plot_param_importances,
+        evaluator=Known(importance.shares),
+        params=list(importance.shares),
+    )
+    reading = (
+        f"The share of the differences in score that goes with each parameter ({EVALUATOR} over "
+        f"{importance.finished} finished trials; all together are 1)."
+    )
+    if figure is None:
+        figure = {"data": [], "layout": {}}
+    for trace in figure["data"]:
+        trace["marker"] = {"color": BLUE}
+        trace["textposition"] = "none" if importance.spread else "auto"
+        names = [str(name) for name in trace["y"]]
+        if all(name in importance.spread for name in names) and names:
+            values, spread = trace["x"], [importance.spread[name] for name in names]
+            trace["error_x"] = {
+                "type": "data",
+                "symmetric": False,
+                "array": [max(0, high - v) for v, (_, high) in zip(values, spread, strict=True)],
+                "arrayminus": [max(0, v - low) for v, (low, _) in zip(values, spread, strict=True)],
+                "color": INK,
+                "thickness": 1.5,
+                "width": 4,
+            }
+    if importance.spread:
+        reading += (
+            " The thin bars span what resampled trials give, 8 times in 10: the longer, "
+            "the less it says."
+        )
+    layout = {**figure["layout"], "showlegend": False}
+    _titles(layout, x=f"importance ({EVALUATOR}, shares of 1)", y="")
+    return Figure(
+        f"{prefix}importance",
+        "Which parameters mattered",
+        reading,
+        figure["data"],
+        layout,
+        height=150 + 30 * len(importance.shares),
+    )
+
+
+def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
+    figure = _optuna(importance, pictures.plot_slice, params=[key])
+    if figure is None:
+        return None
+    for trace in figure["data"]:
+        marker = trace.setdefault("marker", {})
+        marker |= {"size": 8, "colorscale": SCALE, "showscale": False}
+        marker["line"] = {"width": 0.5, "color": INK}
+    layout = {**figure["layout"], "showlegend": False}
+    _titles(layout, x=key, y=f"{importance.target_name} score on dev")
+    return Figure(
+        identity,
+        key,
+        "A dot is a finished trial; from purple to orange, the later it was tried.",
+        figure["data"],
+        layout,
+        height=270,
+        size="half",
+    )
+
+
+def _parallel(importance: Importance, prefix: str) -> Figure | None:
+    keys = importance.ordered[:COORDINATES]
+    if len(keys) < 2:
+        return None
+    figure = _optuna(importance, pictures.plot_parallel_coordinate, params=keys)
+    if figure is None:
+        return None
+    *lines, bar = figure["data"]  # a line for each trial, then what holds the scale of colours
+    for line in lines:
+        (colour,) = sample_colorscale(SCALE, [min(1.0, max(0.0, line["y"][0]))])
+        line["line"] = {**line["line"], "color": colour, "width": 2}
+        line["opacity"] = 0.75
+    bar["marker"] |= {"colorscale": SCALE, "reversescale": False}
+    bar["marker"]["colorbar"] = {"thickness": 12, "title": {"text": importance.target_name}}
+    layout = {**figure["layout"], "margin": {"l": 40, "r": 40, "t": 40, "b": 60}}
+    layout.pop("plot_bgcolor", None)
+    for written in layout.get("annotations", []):
+        written["font"] = {"color": INK, "size": 11}
+        written["bgcolor"] = PAPER
+    _titles(layout, x="the score, then the parameters, each from its lowest to its highest", y="")
+    return Figure(
+        f"{prefix}parallel",
+        "Parallel coordinates",
+        "A line is a finished trial and crosses every axis at its value; purple lines scored low, "
+        "orange ones high. Where orange lines run together, that range does well.",
+        figure["data"],
+        layout,
+        height=400,
+        size="wide",
+    )
+
+
+def _contour(importance: Importance, prefix: str) -> Figure | None:
+    keys = list(importance.shares)[:2]
+    if len(keys) < 2:
+        return None
+    figure = _optuna(importance, pictures.plot_contour, params=keys)
+    if figure is None:
+        return None
+    for trace in figure["data"]:
+        if trace["type"] == "contour":
+            trace |= {"colorscale": SCALE, "reversescale": False}
+            trace["colorbar"] = {"thickness": 12, "title": {"text": importance.target_name}}
+        else:
+            trace["marker"] = {
+                **trace.get("marker", {}),
+                "size": 7,
+                "color": "#ffffff",
+                "line": {"color": "#000000", "width": 1.5},
+            }
+    layout = {**figure["layout"], "showlegend": False}
+    return Figure(
+        f"{prefix}contour",
+        f"{keys[0]} and {keys[1]} together",
+        "Dots are finished trials; the shading between them is guessed from the nearest ones, "
+        "orange for a high score. Trust it only where there are dots.",
+        figure["data"],
+        layout,
+        height=420,
+    )
+
+
+def _titles(layout: Json, *, x: str, y: str) -> None:
+    for name, title in (("xaxis", x), ("yaxis", y)):
+        layout[name] = {**layout.get(name, {}), "title": {"text": title}, "automargin": True}

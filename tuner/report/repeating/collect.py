@@ -1,0 +1,100 @@
+"""How to repeat a run: the command, the settings, and what it was made with."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, fields
+from typing import Any
+
+from model.common.files import to_yaml
+from tuner.report.numbers import value_text
+from tuner.report.run import ReportedRun
+from tuner.runs.request import SearchRequest
+
+
+@dataclass(frozen=True)
+class Repeating:
+    search: str  # the command
+    best: str  # the command that trains the best configuration alone
+    space: str
+    settings: list[tuple[str, str]]  # of the best trial, every one that the search decided
+    fingerprints: list[tuple[str, str]]
+    versions: list[tuple[str, str]]
+
+
+def collect_repeating(run: ReportedRun) -> Repeating:
+    best = run.state.best_trial()
+    packages = run.fingerprints.get("packages") or {}
+    settings = {**run.space.base, **(best.settings if best else {}), **_budget(run)}
+    return Repeating(
+        search=search_command(run),
+        best=train_command(run, settings, best.seed) if best else "",
+        space=to_yaml(run.space.to_dict()),
+        settings=[(key, value_text(value)) for key, value in sorted(settings.items())],
+        fingerprints=[
+            (name, str(value)) for name, value in run.fingerprints.items() if name != "packages"
+        ],
+        versions=[
+            ("stockpot", run.version),
+            *sorted((name, str(found)) for name, found in packages.items()),
+        ],
+    )
+
+
+def search_command(run: ReportedRun) -> str:
+    """As it would be typed: what is not the default, in the order of the help."""
+    request, parts = run.request, ["python", "-m", "tuner.search"]
+    usual = SearchRequest()
+    for item in fields(SearchRequest):
+        value, name = getattr(request, item.name), "--" + item.name.replace("_", "-")
+        if value == getattr(usual, item.name):
+            continue
+        if item.name == "set":
+            for key, each in value.items():
+                parts += ["--set", assignment(key, each)]
+        elif item.name == "early_stopping":
+            parts.append("--no-early-stopping")
+        elif item.name == "objectives":
+            parts += [name, ",".join(value)]
+        elif item.name == "confirm":
+            parts += [name, "x".join(map(str, value))]
+        else:
+            parts += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    if run.name != run.space.name:
+        parts += ["--name", run.name]
+    return folded_command(parts)
+
+
+def train_command(run: ReportedRun, settings: dict[str, Any], seed: int) -> str:
+    parts = ["python", "-m", "model.train", "--tasks", run.space.tasks]
+    if run.request.data:
+        parts += ["--data", run.request.data]
+    for key, value in {**settings, "seed": seed}.items():
+        parts += ["--set", assignment(key, value)]
+    return folded_command(parts)
+
+
+def _budget(run: ReportedRun) -> dict[str, Any]:
+    """What the search set for every trial, whatever the space says."""
+    most = run.request.max_examples or run.space.examples
+    every = run.request.grace(most)
+    return {"budget.examples": most, "budget.epochs": None, "budget.eval_every": every}
+
+
+def assignment(key: str, value: Any) -> str:
+    import yaml
+
+    written = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
+    return f"{key}={written.removesuffix('...').strip()}"
+
+
+def folded_command(parts: list[str]) -> str:
+    """To be copied: a flag a line once it is long."""
+    if len(whole := shlex.join(parts)) <= 88:
+        return whole
+    lines: list[list[str]] = [parts[:3]]
+    for part in parts[3:]:  # which begins with a flag
+        if part.startswith("--"):
+            lines.append([])
+        lines[-1].append(shlex.quote(part))
+    return " \\\n    ".join(" ".join(line) for line in lines)

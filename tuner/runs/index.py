@@ -1,0 +1,59 @@
+"""Answers about a run that would otherwise take a walk over all its trials, at every event."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuner.runs.state import TrialState
+
+
+class Index:
+    """Follows from the trials alone, and is kept up as they are created and closed.
+
+    A trial that is closed does not change any more. What is asked of it is in `RunState`.
+    """
+
+    def __init__(self) -> None:
+        self.search: list[TrialState] = []
+        self.repeats: list[TrialState] = []
+        self.open: dict[str, TrialState] = {}  # in the order of their creation
+        self.ended: list[TrialState] = []  # in the order of their closing
+        self.counts: Counter[str] = Counter()  # of the search, by status
+        self.ranked: list[tuple[float, int, TrialState]] = []  # by score, then by creation
+        self.last_number = self.last_id = -1
+        self.examples = self.ended_examples = 0
+
+    def created(self, trial: TrialState) -> None:
+        self.open[trial.id] = trial
+        if trial.is_repeat:
+            self.repeats.append(trial)
+        else:
+            self.search.append(trial)
+            self.counts["open"] += 1
+        if trial.number is not None:
+            self.last_number = max(self.last_number, trial.number)
+        if trial.id[1:].isdigit():
+            self.last_id = max(self.last_id, int(trial.id[1:]))
+
+    def closed(self, trial: TrialState, score: float | None) -> None:
+        del self.open[trial.id]
+        self.ended.append(trial)
+        if not trial.is_repeat:
+            self.counts["open"] -= 1
+            self.counts[trial.status] += 1
+            self.ended_examples += trial.examples if trial.status != "failed" else 0
+            self._place(trial, score)
+
+    def rank(self, trials: Iterable[tuple[TrialState, float | None]]) -> None:
+        """Anew: a run that goes on may have other objectives."""
+        self.ranked = []
+        for trial, score in trials:
+            self._place(trial, score)
+
+    def _place(self, trial: TrialState, score: float | None) -> None:
+        if score is not None:
+            insort(self.ranked, (-score, trial.order, trial))

@@ -1,0 +1,187 @@
+"""What a search is asked to do, and how: the one table of its flags, types, bounds and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from model.cli.flags import Flag, settle
+from model.common.errors import InputError
+from model.common.typed import Above, AtLeast, AtMost
+
+SamplerName = Literal["tpe", "random", "gp", "cmaes", "nsga2"]
+MOST_SEED = 2**32 - 1
+WHAT, HOW, RUN, WHERE = "what to search", "how to search", "the run", "where to run"
+
+
+def read_confirm(given: Any) -> Any:
+    """'3x3' -> (3, 3)"""
+    if not isinstance(given, str):
+        return given
+    parts = given.lower().split("x")
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError("--confirm", [f"'{given}' is not NxS; write 3x3 for 3 trials, 3 seeds"])
+    return tuple(map(int, parts))
+
+
+def read_names(given: Any) -> Any:
+    """'sentiment,paraphrase' -> both"""
+    return [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+
+
+def read_set(given: Any) -> Any:
+    """['smart.weight=5'] -> {'smart.weight': 5}"""
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        return given
+    from model.config.parse import parse_assignments  # which --help does not need
+
+    return parse_assignments(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What defines a search. On --resume it comes from run.yaml and must not change."""
+
+    space: Annotated[str, Flag("Search space: a shipped one's name or a YAML file.", WHAT, "S")] = (
+        "default"
+    )
+    tasks: Annotated[
+        str | None,
+        Flag("Task set: a shipped one's name or a YAML file.", WHAT, "SET", "the space's"),
+    ] = None
+    data: Annotated[str | None, Flag("Folder with the tasks' files.", WHAT, "DIR", "none")] = None
+    encoder: Annotated[
+        str | None,
+        Flag("Encoder: minilm, tiny, a folder or a Hub id.", WHAT, "NAME", "the space's"),
+    ] = None
+    set: Annotated[
+        dict[str, Any],
+        Flag("Fix a setting in all trials. May be repeated.", WHAT, "K=V", "none", read=read_set),
+    ] = field(default_factory=dict)
+    seed: Annotated[
+        int, AtLeast(0), AtMost(MOST_SEED), Flag("Seed of the sampler and the trials.", WHAT, "N")
+    ] = 0
+    num_samples: Annotated[int, AtLeast(1), Flag("Trials to run.", HOW, "N", free=True)] = 8
+    sampler: Annotated[SamplerName, Flag("Optuna sampler that proposes the trials.", HOW)] = "tpe"
+    objectives: Annotated[
+        tuple[str, ...],
+        Flag("What to maximise. Several tasks give a Pareto front.", HOW, "A,B", read=read_names),
+    ] = ("overall",)
+    max_examples: Annotated[
+        int | None, AtLeast(1), Flag("Examples to train a trial on.", HOW, "N", "the space's")
+    ] = None
+    grace_examples: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Examples before a trial may be stopped.", HOW, "N", "a third of --max-examples"),
+    ] = None
+    reduction_factor: Annotated[
+        float, Above(1), Flag("At each rung one trial of X goes on.", HOW, "X")
+    ] = 2.0
+    early_stopping: Annotated[bool, Flag("Train every trial in full.", HOW)] = True
+    confirm: Annotated[
+        tuple[int, int],
+        AtLeast(0),
+        Flag(
+            *("Run the best N trials again with S seeds, as 3x3.", HOW, "NxS", "no"),
+            free=True,
+            read=read_confirm,
+        ),
+    ] = (0, 0)
+    keep: Annotated[
+        int, AtLeast(1), Flag("Keep the checkpoints of the best K trials.", HOW, "K", free=True)
+    ] = 5
+
+    def __post_init__(self) -> None:
+        # A run may be resumed from another folder, so what is a path must hold there.
+        for name in ("space", "tasks", "data", "encoder"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, settled(name, str(value)))
+        settle(self)
+        if isinstance(self.set, Mapping):
+            object.__setattr__(self, "set", settled_settings(self.set))
+
+    def grace(self, max_examples: int) -> int:
+        """Examples up to the first rung, and from one evaluation of a trial to the next."""
+        return self.grace_examples or max(1, -(-max_examples // 3))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SearchRequest:
+        known = {item.name for item in fields(cls)}
+        return cls(**{key: value for key, value in data.items() if key in known})
+
+
+def settled(name: str, value: str) -> str:
+    """A path made absolute; a shipped name or a Hub id as it is."""
+    is_path = name == "data" or value.endswith((".yaml", ".yml")) or value.startswith(".")
+    if is_path or (name == "encoder" and Path(value).is_dir()):
+        return str(Path(value).absolute())
+    return value
+
+
+def settled_settings(given: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
+    """The settings with their paths made absolute, whether dotted or nested."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        key = f"{inside}{name}"
+        if isinstance(value, Mapping):
+            value = settled_settings(value, f"{key}.")
+        elif isinstance(value, str) and value:
+            if key in ("init_from", "pretrain.simcse.text") or key.startswith("augment."):
+                value = str(Path(value).absolute())
+            elif key == "encoder.name":
+                value = settled("encoder", value)
+        found[name] = value
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions:
+    """Where and on what it runs; may differ from start to start."""
+
+    resume: Annotated[bool, Flag("Go on with the run of this name.", RUN)] = False
+    force: Annotated[bool, Flag("Resume although code, data or versions changed.", RUN)] = False
+    name: Annotated[str | None, Flag("Name of the run.", RUN, "NAME", "the space's")] = None
+    storage_path: Annotated[
+        Path, Flag("Folder of all runs, or a URL as s3://bucket/path.", RUN, "DIR")
+    ] = Path("runs")  # a URL becomes `remote`
+    local_path: Annotated[
+        Path, Flag("With a URL: where the driver keeps its own copy.", RUN, "DIR")
+    ] = Path("runs")
+    remote: str | None = None  # the URL, secrets and all: not for people's eyes
+    address: Annotated[
+        str | None,
+        Flag("Ray cluster to run on; 'auto' on its head node.", WHERE, "A", "this machine"),
+    ] = None
+    max_concurrent_trials: Annotated[
+        int | None, AtLeast(1), Flag("Trials at once.", WHERE, "N", "what fits")
+    ] = None
+    cpus_per_trial: Annotated[
+        float | None,
+        Above(0),
+        Flag("CPUs of a trial, and its threads.", WHERE, "X", "an equal share"),
+    ] = None
+    gpus_per_trial: Annotated[
+        float | None,
+        AtLeast(0),
+        Flag("GPUs of a trial; may be a fraction.", WHERE, "X", "1 where there are any"),
+    ] = None
+    time_budget_s: Annotated[
+        float | None, Above(0), Flag("Stop in order after S seconds.", WHERE, "S", "never")
+    ] = None
+    soup: Annotated[bool, Flag("Make no soup at the end.", RUN)] = True
+    report: Annotated[bool, Flag("Write no report.html at the end.", RUN)] = True
+    verbose: Annotated[bool, Flag("Print a line per evaluation too.", RUN, short="-v")] = False
+    quiet: Annotated[bool, Flag("Print only warnings and the summary.", RUN, short="-q")] = False
+
+    def __post_init__(self) -> None:
+        if "://" in str(self.storage_path):
+            object.__setattr__(self, "remote", str(self.storage_path))
+            object.__setattr__(self, "storage_path", self.local_path)
+        settle(self)

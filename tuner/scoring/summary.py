@@ -1,0 +1,285 @@
+"""The result of a search, for a person to read: what happened, what is best, and how sure that is.
+
+Made from the ledger's state and the dev predictions in the run's folder alone, so it can be made
+again at any time, and of a search that is still going on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from scipy.stats import t as student
+
+from model.common.errors import InputError
+from model.evaluation.scores import LEVEL
+from model.tasks.task_set import TaskSet
+from tuner.runs.folder import JOURNAL, model_folder
+from tuner.runs.state import INFRASTRUCTURE, RunState, TrialState, objective_value
+from tuner.scoring.crossfit import CrossFit, Difference, cross_fit, paired_differences
+from tuner.scoring.dev_predictions import DevPredictions
+
+SHOWN = 8  # best trials in the table
+# Evaluations that the choice is repeated among: the best of them. Enough for all of most searches,
+# and few enough to be read and halved in seconds.
+CANDIDATES = 400
+DEFAULT = "default"
+Evaluation = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Trials that failed alike; `reason` is that of the first."""
+
+    kind: str
+    reason: str
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial by the evaluation that stands for it."""
+
+    trial: str
+    overall: float
+    interval: tuple[float, float] | None
+    tasks: dict[str, float]
+    examples: int
+    origin: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A trial that was run again with other seeds."""
+
+    trial: str
+    search: float  # its score in the search, which is what it was chosen for
+    scores: tuple[float, ...]  # of the repeats alone
+    tie: bool | None = None  # with the first; None if it is the first, or cannot be told
+
+    @property
+    def mean(self) -> float:
+        return mean(self.scores)
+
+    @property
+    def spread(self) -> float | None:
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    name: str
+    tasks: str
+    goal: str  # what trials are ranked by: the overall score or a task
+    num_samples: int  # trials that the search is to have
+    counts: dict[str, int]  # finished, stopped, failed, lost, open
+    failures: list[Failures]
+    lost: list[str]  # trials that ended with their machine
+    examples: int
+    saved: int  # examples that early stopping did not train
+    saved_share: float  # of what the search would have trained without it
+    seconds: float
+    starts: int
+    best: list[Row]
+    default: Row | None
+    lead: Difference | None  # of the best over the default, on the same examples
+    cross_fit: CrossFit | None
+    repeats: list[Repeated]
+    front: list[tuple[str, dict[str, float]]]  # with several objectives
+    places: dict[str, Path]
+    notes: list[str] = field(default_factory=list)
+    next_steps: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        from tuner.scoring.summary_text import summary_text  # which needs the names in here
+
+        return summary_text(self)
+
+
+# --- from the ledger ----------------------------------------------------------------------------
+
+
+def summarise(
+    state: RunState,
+    folder: Path,
+    tasks: TaskSet,
+    *,
+    max_examples: int,
+    seconds: float | None = None,
+    next_steps: Sequence[str] = (),
+) -> Summary:
+    """`seconds` is the wall time, where the caller knows it better than the ledger's clock."""
+    ranked = state.ranked()
+    default = next((trial for trial in ranked if trial.origin == DEFAULT), None)
+    lost = [trial for trial in state.trials.values() if trial.kind == INFRASTRUCTURE]
+    counts = state.counts()
+    in_search = sum(not trial.is_repeat for trial in lost)
+    counts |= {"failed": counts["failed"] - in_search, "lost": in_search}
+    stopped = [trial for trial in state.search_trials if trial.status == "stopped"]
+    saved = sum(max(0, max_examples - trial.examples) for trial in stopped)
+    searched = sum(trial.examples for trial in state.search_trials)
+    lead, fitted, notes = _compare(state, folder, tasks, default)
+    return Summary(
+        name=state.name,
+        tasks=tasks.name,
+        goal=state.goal,
+        num_samples=state.num_samples,
+        counts=counts,
+        failures=_failures(state.trials.values()),
+        lost=[trial.id for trial in lost],
+        examples=sum(trial.examples for trial in state.trials.values()),
+        saved=saved,
+        saved_share=saved / max(1, saved + searched),
+        seconds=state.seconds if seconds is None else seconds,
+        starts=state.starts,
+        best=[_row(trial, state) for trial in ranked[:SHOWN]],
+        default=None if default is None else _row(default, state),
+        lead=lead,
+        cross_fit=fitted,
+        repeats=_repeated(state),
+        front=_pareto(state, ranked),
+        places=_found(state, folder, ranked),
+        notes=notes,
+        next_steps=list(next_steps),
+    )
+
+
+def _chosen(trial: TrialState, state: RunState) -> Evaluation:
+    evaluation = trial.chosen(state.objectives)
+    assert evaluation is not None  # ranked trials have one
+    return evaluation
+
+
+def _row(trial: TrialState, state: RunState) -> Row:
+    evaluation = _chosen(trial, state)
+    ends = evaluation.get("interval")
+    return Row(
+        trial=trial.id,
+        overall=float(evaluation["score"]),
+        interval=(float(ends[0]), float(ends[1])) if ends else None,
+        tasks={name: float(of["value"]) for name, of in evaluation.get("tasks", {}).items()},
+        examples=int(evaluation["examples"]),
+        origin=trial.origin,
+        params=dict(trial.params),
+    )
+
+
+def _failures(trials: Iterable[TrialState]) -> list[Failures]:
+    """Grouped by kind and reason, numbers in it aside; those of lost machines are told apart."""
+    groups: dict[tuple[str, str], list[TrialState]] = {}
+    for trial in trials:
+        if trial.status == "failed" and trial.kind != INFRASTRUCTURE:
+            key = (trial.kind or "", re.sub(r"\d+", "0", trial.reason))
+            groups.setdefault(key, []).append(trial)
+    found = [
+        Failures(kind, alike[0].reason, tuple(trial.id for trial in alike))
+        for (kind, _), alike in groups.items()
+    ]
+    return sorted(found, key=lambda failures: -len(failures.trials))
+
+
+def _compare(
+    state: RunState, folder: Path, tasks: TaskSet, default: TrialState | None
+) -> tuple[Difference | None, CrossFit | None, list[str]]:
+    """The best against the default, and the choice of the best repeated on halves of dev.
+
+    The choice is among evaluations, not trials: a trial is as good as its best evaluation, and
+    that is chosen on dev as well.
+    """
+    best, goal = state.best_trial(), state.goal
+    if best is None:
+        return None, None, []
+    every: list[tuple[str, Evaluation]] = [
+        (trial.id, entry)
+        for trial in state.ranked()
+        for entry in trial.evaluations
+        if "predictions" in entry
+    ]
+    every.sort(key=lambda pair: -objective_value(pair[1], goal))
+    pool, notes = every[:CANDIDATES], []
+    if len(pool) < len(every):
+        notes.append(f"(the choice is among the best {len(pool)} of {len(every)} evaluations)")
+    mine, against = (best.id, _chosen(best, state)), None
+    if default is not None and default is not best:
+        rival = (default.id, _chosen(default, state))
+        if rival in every:
+            pool += [] if rival in pool else [rival]
+            against = pool.index(rival)
+    if len(pool) < 2:
+        return None, None, notes
+    try:
+        dev = DevPredictions.load(folder, pool, tasks)
+        fitted = cross_fit(dev, None, tasks, goal=goal, against=against)
+    except InputError as error:
+        return None, None, [*notes, f"no cross-fitted score: {error.faults[0]}"]
+    if against is None or mine not in pool:
+        return None, fitted, notes
+    lead = paired_differences(dev[pool.index(mine)], dev[against], tasks).by(goal)
+    return lead, fitted, notes
+
+
+def _repeated(state: RunState) -> list[Repeated]:
+    """Repeated trials, best first, and whether they differ from the first by more than noise.
+
+    The run of the search is left out of the mean: it was chosen for its score, so its seed was
+    a lucky one more often than not. Two or three seeds say little about the spread of one
+    trial, but trials of one search spread alike, so it is pooled over all of them; a difference
+    of two means is a tie if it is within its 95 % interval by Student's t. Pairing by seed
+    would leave a single degree of freedom, for seeds that have little in common across settings.
+    """
+    goal = state.goal
+    scores: dict[str, list[float]] = {}
+    for repeat in state.repeats:
+        if repeat.of is not None and repeat.status == "finished" and repeat.evaluations:
+            value = objective_value(_chosen(repeat, state), goal)
+            scores.setdefault(repeat.of, []).append(value)
+    found = [
+        Repeated(of, objective_value(_chosen(state.trials[of], state), goal), tuple(values))
+        for of, values in scores.items()
+        if of in state.trials and state.trials[of].evaluations
+    ]
+    found.sort(key=lambda repeated: -repeated.mean)
+    freedom = sum(len(each.scores) - 1 for each in found)
+    if freedom == 0:
+        return found
+    squares = sum((value - each.mean) ** 2 for each in found for value in each.scores)
+    unit = float(student.ppf((1 + LEVEL) / 2, freedom)) * (squares / freedom) ** 0.5
+
+    def ties(other: Repeated) -> bool:
+        noise = unit * (1 / len(found[0].scores) + 1 / len(other.scores)) ** 0.5
+        return bool(found[0].mean - other.mean <= noise)
+
+    return found[:1] + [Repeated(r.trial, r.search, r.scores, ties(r)) for r in found[1:]]
+
+
+def _pareto(state: RunState, ranked: Sequence[TrialState]) -> list[tuple[str, dict[str, float]]]:
+    if len(state.objectives) < 2:
+        return []
+    values = {
+        trial.id: [objective_value(_chosen(trial, state), goal) for goal in state.objectives]
+        for trial in ranked
+    }
+
+    def beaten(mine: list[float]) -> bool:
+        return any(
+            other != mine and all(a >= b for a, b in zip(other, mine, strict=True))
+            for other in values.values()
+        )
+
+    front = [(name, mine) for name, mine in values.items() if not beaten(mine)]
+    front.sort(key=lambda pair: -pair[1][0])
+    return [(name, dict(zip(state.objectives, mine, strict=True))) for name, mine in front]
+
+
+def _found(state: RunState, folder: Path, ranked: Sequence[TrialState]) -> dict[str, Path]:
+    """Where things are; only what is there."""
+    places = {"run": folder}
+    if ranked and "checkpoint" in (entry := _chosen(ranked[0], state)):
+        places["best model"] = model_folder(folder, ranked[0].id, entry["checkpoint"])
+    places["study"] = folder / JOURNAL
+    return {what: path for what, path in places.items() if what == "run" or path.exists()}

@@ -1,0 +1,145 @@
+"""A summary as text: numbers as people read them, in columns, no control characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from model.cli.text import clock, one_line, short, shown_path
+from tuner.runs.state import OVERALL_NAMES
+from tuner.scoring.summary import Summary
+from tuner.scoring.tables import cut, plus, signed, table
+
+
+def summary_text(summary: Summary) -> str:
+    parts = [_head(summary), _best(summary), _settings(summary), _holds(summary)]
+    parts += [_repeats(summary), _front(summary), _places(summary), _next(summary)]
+    return "\n\n".join("\n".join(map(one_line, part)) for part in parts if part)
+
+
+ENDS = {"finished": "finished", "stopped": "stopped early", "failed": "failed", "lost": "lost"}
+
+
+def _head(summary: Summary) -> list[str]:
+    counts = summary.counts
+    done = sum(counts[end] for end in ENDS)
+    ends = ", ".join(f"{counts[end]} {said}" for end, said in ENDS.items() if counts[end])
+    going = f", {counts['open']} not ended" if counts["open"] else ""
+    of = f"search {summary.name} on {summary.tasks}" if summary.name else "search"
+    ended = f" ({ends}{going})" if done else going
+    lines = [f"{of}: {done} of {summary.num_samples} trials{ended}"]
+    starts = f" over {summary.starts} starts" if summary.starts > 1 else ""
+    line = f"  {summary.examples:,} examples trained in {clock(summary.seconds)}{starts}"
+    if summary.saved:
+        line += f"; early stopping saved {summary.saved:,} more ({100 * summary.saved_share:.0f} %)"
+    lines.append(line)
+    for failures in summary.failures:
+        head = f"  {len(failures.trials)} failed ({failures.kind}), {_some(failures.trials)}: "
+        lines.append(cut(head + failures.reason))
+    if summary.lost:
+        lines.append(cut(f"  {len(summary.lost)} lost with the machine, {_some(summary.lost)}"))
+    return lines
+
+
+def _best(summary: Summary) -> list[str]:
+    if not summary.best:
+        return ["no trial has finished, so there is no best one yet"]
+    tasks = list(dict.fromkeys(name for row in summary.best for name in row.tasks))
+    rows = list(summary.best)
+    if summary.default is not None and summary.default not in rows:
+        rows.append(summary.default)
+    cells = [
+        [row.trial, f"{short(row.overall)}{_ends(row.interval)}"]
+        + [short(row.tasks.get(name)) for name in tasks]
+        + [f"{row.examples:,}", row.origin]
+        for row in rows
+    ]
+    header = ["trial", "overall", *tasks, "examples", "origin"]
+    by = "" if summary.goal in OVERALL_NAMES else f", by {summary.goal}"
+    return [f"best trials{by}", *table(header, cells, left={"trial", "overall", "origin"})]
+
+
+def _settings(summary: Summary) -> list[str]:
+    rows = [row for row in summary.best if row.params]
+    keys = list(dict.fromkeys(key for row in rows for key in row.params))
+    cells = [[row.trial, *(_value(row.params.get(key)) for key in keys)] for row in rows]
+    if not cells:
+        return []
+    lines = table(["trial", *keys], cells, left={"trial"})
+    if len(lines) > len(cells) + 1:  # in several parts: shorter names where they are clear
+        tails = [key.rpartition(".")[2] for key in keys]
+        pairs = zip(keys, tails, strict=True)
+        names = [tail if tails.count(tail) == 1 else key for key, tail in pairs]
+        lines = table(["trial", *names], cells, left={"trial"})
+    return ["their settings", *lines]
+
+
+def _holds(summary: Summary) -> list[str]:
+    lines = []
+    if summary.best and summary.default is None:
+        lines.append("no run of the default configuration has finished to compare with")
+    elif summary.best and summary.best[0] == summary.default:
+        lines.append("nothing beat the default configuration")
+    elif summary.lead is not None and summary.default is not None:
+        first, default = summary.best[0].trial, summary.default.trial
+        lead = signed(summary.lead)
+        lines.append(f"{first} against the default ({default}) on the same examples: {lead}")
+    if (fitted := summary.cross_fit) is not None:
+        score = f"{short(fitted.cross_fitted)} [{short(fitted.low)}, {short(fitted.high)}]"
+        lines.append(
+            f"chosen on one half of dev, scored on the other: {score} "
+            f"(plain {short(fitted.plain)}, optimism gap {plus(fitted.gap)})"
+        )
+        if fitted.lead is not None:
+            lines.append(f"against the default in the same way: {signed(fitted.lead)}")
+    return lines + [cut(note) for note in summary.notes]
+
+
+def _repeats(summary: Summary) -> list[str]:
+    if not summary.repeats:
+        return []
+    first = summary.repeats[0].trial
+    said = {None: "", True: f"tie with {first}", False: f"below {first}"}
+    cells = [
+        [r.trial, short(r.search), short(r.mean), short(r.spread), str(len(r.scores)), said[r.tie]]
+        for r in summary.repeats
+    ]
+    header = ["trial", "search", "mean", "spread", "seeds", "difference"]
+    lines = ["run again with other seeds", *table(header, cells, left={"trial", "difference"})]
+    if all(r.spread is None for r in summary.repeats):
+        lines.append("one seed more does not show the noise; --confirm with more tells ties apart")
+    return lines
+
+
+def _front(summary: Summary) -> list[str]:
+    if not summary.front:
+        return []
+    header = ["trial", *summary.front[0][1]]
+    cells = [[name, *map(short, values.values())] for name, values in summary.front]
+    return ["Pareto front: nothing is better in all of these", *table(header, cells, {"trial"})]
+
+
+def _places(summary: Summary) -> list[str]:
+    width = max(map(len, summary.places))
+    lines = [f"{what:<{width}}  {shown_path(path)}" for what, path in summary.places.items()]
+    if summary.best and "best model" not in summary.places:
+        lines.append(f"the checkpoint of {summary.best[0].trial} is not there any more")
+    return lines
+
+
+def _next(summary: Summary) -> list[str]:
+    return ["next", *(f"  {line}" for line in summary.next_steps)] if summary.next_steps else []
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "-" if value is None else str(value)
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" [{short(interval[0])}, {short(interval[1])}]"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

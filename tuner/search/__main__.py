@@ -1,0 +1,106 @@
+"""`python -m tuner.search`: from one command to a finished study."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from model.cli.exit_code import exit_code
+from model.cli.flags import given_for
+from model.cli.parser import Parser, command_parser
+from tuner.runs.request import ExecutionOptions, SearchRequest
+
+if TYPE_CHECKING:
+    from tuner.search.finish import SearchResult
+
+EXAMPLES = {
+    "laptop": "",
+    "cluster": "--address auto --space full --tasks cs224n --data /data/cs224n \\\n"
+    "                --encoder bert-base-uncased --num-samples 200 --gpus-per-trial 0.5 --name big",
+    "resume": "--resume --name big",
+}
+
+
+def make_parser() -> Parser:
+    about = "Search the settings of a multitask text encoder."
+    parser = command_parser("search", about, EXAMPLES, usage="[flags]")
+    parser.add_table(SearchRequest)
+    parser.add_table(ExecutionOptions)
+    text = "Check everything, and try the most expensive step."
+    parser.group("the run").add_argument("--dry-run", action="store_true", help=text)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    remedy = "what was done is kept; mend that, and --resume goes on"
+    return exit_code(
+        lambda: run(make_parser().parse_args(argv)), "the search stopped", remedy=remedy
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from tuner.search.driver import search
+
+    request, options = read_arguments(arguments)
+    if arguments.dry_run:
+        from tuner.search.dry_run import dry_run
+
+        print(dry_run(request, options))
+        return 0
+    try:
+        result = search(request, options)
+    except KeyboardInterrupt:
+        print(cut_short(request, options), file=sys.stderr)
+        return EXIT_CODES["interrupted"]
+    print(result.summary.text(), flush=True)
+    if result.soup is not None:
+        from tuner.soup.text import soup_text
+
+        print(f"\n{soup_text(result.soup, result.folder)}", flush=True)
+    if result.complete:
+        return 0
+    if result.stopped == "failures":
+        print(f"\n{first_failure(result)}", file=sys.stderr)
+    from tuner.search.next_steps import resume_command
+
+    print(f"\nstopped ({result.stopped}); nothing is lost. Go on with:", file=sys.stderr)
+    print(f"  {resume_command(result.folder, options)}", file=sys.stderr)
+    return EXIT_CODES.get(result.stopped or "", 1)
+
+
+EXIT_CODES = {"time": 0, "interrupted": 130}
+
+
+def cut_short(request: SearchRequest, options: ExecutionOptions) -> str:
+    from tuner.runs.folder import LEDGER, name_of
+    from tuner.search.next_steps import resume_command
+
+    folder = options.storage_path / name_of(request, options)
+    if not (folder / LEDGER).exists():
+        return "ended before anything was begun"
+    return f"ended at once; what was done is kept. Go on with:\n  {resume_command(folder, options)}"
+
+
+def first_failure(result: SearchResult) -> str:
+    """Of those in a row that stopped the search, the first: the others likely say the same.
+
+    By now the row may be over, as what ran beside them came to its end while the search drained.
+    """
+    row = result.state.longest_row
+    first = result.state.trials[row[0]]
+    return f"{len(row)} trials failed in a row; the first, {first.id}: {first.reason}\n" + (
+        first.traceback.rstrip()
+    )
+
+
+def read_arguments(arguments: argparse.Namespace) -> tuple[SearchRequest, ExecutionOptions]:
+    from tuner.search.checks import complete
+
+    options = ExecutionOptions(**given_for(ExecutionOptions, vars(arguments)))
+    return complete(given_for(SearchRequest, vars(arguments)), options)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

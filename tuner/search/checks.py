@@ -1,0 +1,193 @@
+"""What is wrong with a search as asked, found before anything is written or started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from model.cli.flags import faults_of, flags_of
+from model.common.errors import InputError, suggest
+from model.common.secrets import redact
+from tuner.runs.folder import LEDGER, RUN, changes, name_of, read_run, run_folder
+from tuner.runs.ledger import read_events
+from tuner.runs.request import MOST_SEED, ExecutionOptions, SearchRequest
+from tuner.runs.state import RunState
+from tuner.space.space import Space
+
+# The search itself decides these in every trial, so that a value of their own would have no effect.
+DECIDED = {
+    "seed": "--seed",
+    "budget.epochs": "--max-examples",
+    "budget.eval_every": "--grace-examples",
+}
+
+
+class Gathered:
+    """`with gathered:` around each check, then `tell` raises all that they found as one."""
+
+    def __init__(self) -> None:
+        self.errors: list[InputError] = []
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, InputError):
+            self.errors.append(error)
+        return isinstance(error, InputError)
+
+    def tell(self) -> None:
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise InputError("search", [fault for each in self.errors for fault in told(each)])
+
+
+def told(error: InputError) -> list[str]:
+    before = "" if error.where == "search" else f"{error.where}: "
+    return [f"{before}{fault}" for fault in error.faults]
+
+
+def check_flags(request: Mapping[str, Any], options: ExecutionOptions) -> None:
+    """Each value by itself, against its type and bounds."""
+    if faults := faults_of(SearchRequest, request) + faults_of(ExecutionOptions, vars(options)):
+        raise InputError("search", faults)
+
+
+def check_together(request: SearchRequest, options: ExecutionOptions) -> None:
+    """As far as can be told without knowing the space or the machine."""
+    faults = secret_faults(request)
+    most = MOST_SEED - request.confirm[1]  # repeats count on from it
+    if request.seed > most:
+        faults.append(f"--seed is {request.seed}; it must be at most {most}")
+    if options.force and not options.resume:
+        faults.append("--force goes with --resume; it never overwrites a run")
+    if faults:
+        raise InputError("search", faults)
+
+
+def check_against(request: SearchRequest, space: Space) -> None:
+    """What is asked, beside what the space has."""
+    known = ["overall", *space.task_set.names]
+    faults = [
+        f"--objectives: '{goal}' is not one; {suggest(goal, known)}"
+        for goal in request.objectives
+        if goal not in known
+    ]
+    if not request.objectives or len(set(request.objectives)) < len(request.objectives):
+        faults.append("--objectives: name each one once, as in sentiment,paraphrase")
+    faults += [
+        f"{'--set' if key in request.set else 'base'}: '{key}' is decided by {other}; give that"
+        for key, other in DECIDED.items()
+        if space.base.get(key) is not None
+    ]
+    grace, most = request.grace_examples, request.max_examples or space.examples
+    if grace is not None and grace > most > 0:
+        whose = "--max-examples" if request.max_examples else "a trial's examples in this space,"
+        faults.append(f"--grace-examples {grace} is above {whose} {most}; lower it")
+    if faults:
+        raise InputError("search", faults)
+
+
+def secret_faults(request: SearchRequest) -> list[str]:
+    """What is asked is written to run.yaml, which people share."""
+    given = {f"--{name}": getattr(request, name) for name in ("space", "tasks", "data", "encoder")}
+    given |= {f"--set {key}": value for key, value in request.set.items()}
+    remedy = "leave it out, and give it through the environment"
+    return [
+        f"{name} holds a password or a key, which would be written to run.yaml; {remedy}"
+        for name, value in given.items()
+        if isinstance(value, str) and redact(value) != value
+    ]
+
+
+def refuse_or_allow(folder: Path, options: ExecutionOptions) -> None:
+    there = (folder / LEDGER).exists()
+    if there and not options.resume:
+        remedy = "go on with the same command and --resume, or give another --name"
+        raise InputError(
+            str(folder), [f"holds a search already ({describe_run(folder)}); {remedy}"]
+        )
+    if there:
+        check_not_emptied(folder)
+    if options.resume and not there:
+        found = sorted(p.parent.name for p in folder.parent.glob(f"*/{LEDGER}"))
+        held = f"there are: {', '.join(found)}" if found else "there are no searches in it"
+        fault = f"no search of this name to resume in {folder.parent}; {held}"
+        raise InputError(str(folder), [fault])
+    if folder.exists() and not folder.is_dir():
+        raise InputError(str(folder), ["is a file; give another --name"])
+    if not there and folder.exists():
+        strange = sorted(p.name for p in folder.iterdir() if p.name not in OURS)
+        if strange:
+            fault = f"is not empty and not a run's folder (it has {', '.join(strange[:3])})"
+            raise InputError(str(folder), [f"{fault}; give another --name"])
+
+
+def check_not_emptied(folder: Path) -> None:
+    """An empty ledger beside trials is a lost one: never begin again as if nothing had been."""
+    if any(read_events(folder / LEDGER, lambda line: None)):
+        return
+    trials = folder / "trials"
+    names = sorted(p.name for p in trials.iterdir()) if trials.is_dir() else []
+    if names:
+        fault = f"has not one whole line, but there are {len(names)} trials in {trials}"
+        remedy = "put back a copy of it, or begin a new run with another --name"
+        raise InputError(str(folder / LEDGER), [f"{fault}; {remedy}"])
+
+
+# What a search that died before its first event may have left.
+OURS = ("run.yaml", "space.yaml", "lock")
+
+
+def describe_run(folder: Path) -> str:
+    state = RunState.from_events(read_events(folder / LEDGER, lambda line: None), lambda line: None)
+    counts = state.counts()
+    done = sum(counts.values()) - counts["open"]
+    return f"{done} of {state.num_samples} trials done, {counts['open']} under way"
+
+
+def check_unchanged(
+    folder: Path,
+    request: SearchRequest,
+    prints: Mapping[str, Any],
+    *,
+    space_changed: bool,
+    force: bool,
+) -> None:
+    """A run goes on as it began. More trials may be asked for; the rest must be the same."""
+    before = read_run(folder)
+    was, now = SearchRequest.from_dict(before["request"]).to_dict(), request.to_dict()
+    remedy = "leave it out, or give another --name"
+    faults = [
+        f"{each.text} was {each.shown(was[key])!r} and is {each.shown(now[key])!r} now; {remedy}"
+        for key, each in flags_of(SearchRequest).items()
+        if not each.flag.free and was[key] != now[key]
+    ]
+    if not force:
+        found = changes(before["fingerprints"], prints)
+        if space_changed and not faults:
+            found.insert(0, "the search space changed since the run began (its copy: space.yaml)")
+        faults += [f"{fault}; put it back, or go on in spite of it with --force" for fault in found]
+    if faults:
+        raise InputError(str(folder), faults)
+
+
+def complete(
+    given: Mapping[str, Any], options: ExecutionOptions
+) -> tuple[SearchRequest, ExecutionOptions]:
+    """What is asked; when resuming, the run's own folder says all that is left out."""
+    if not options.resume:
+        return SearchRequest(**given), options
+    check_flags(given, options)
+    name = name_of(SearchRequest(space=given.get("space", "default")), options)
+    folder = run_folder(options.storage_path, name)
+    if options.remote is not None:
+        from tuner.storage.remote import fetch_run
+
+        fetch_run(options, name)
+    if not (folder / RUN).exists():
+        return SearchRequest(**given), options  # refused later, with what there is
+    before = SearchRequest.from_dict(read_run(folder)["request"])
+    return replace(before, **given), replace(options, name=name)

@@ -1,0 +1,237 @@
+"""One search from its first line to its last: folder, lock, ledger, Ray, and what comes after."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from model import __version__
+from model.common.files import to_yaml, write_atomic
+from tuner.cluster.preflight import check_nodes, priority
+from tuner.engine.engine import INTERRUPTED, Engine, Limits
+from tuner.engine.study_file import StudyFile
+from tuner.ray_backend.resources import Resources, share_out
+from tuner.ray_backend.session import Session, ray_session
+from tuner.ray_backend.staging import StagedInput, needed, pack
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, SPACE, own_folder, write_run
+from tuner.runs.ledger import Ledger
+from tuner.runs.lock import RunLock
+from tuner.runs.request import ExecutionOptions, SearchRequest
+from tuner.runs.retention import CheckpointStore
+from tuner.runs.unknown_trials import set_unknown_trials_aside
+from tuner.search.background import in_background
+from tuner.search.disk import Need, check_disk, disk_need, estimate_size, human
+from tuner.search.finish import SearchResult, finish
+from tuner.search.plan import SearchPlan, make_plan
+from tuner.search.signals import Signals, signals
+from tuner.storage.remote import RemoteRun, follow
+from tuner.storage.storage import Storage
+from tuner.tensorboard.board import Board
+from tuner.terminal import SearchConsole
+
+__all__ = ["ExecutionOptions", "SearchRequest", "SearchResult", "search"]
+
+
+def search(request: SearchRequest, options: ExecutionOptions) -> SearchResult:
+    """Run a search, or go on with one. Raises InputError for what the user can mend."""
+    console = SearchConsole(quiet=options.quiet, verbose=options.verbose)
+    with signals() as stop_signals:
+        return begin(make_plan(request, options, console), console, stop_signals)
+
+
+def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> SearchResult:
+    request, options, folder = plan.request, plan.options, plan.folder
+    # Beside the start of Ray, which mostly waits for its processes.
+    sizing = in_background(lambda: estimate_size(plan.space))
+    with (
+        own_folder(folder),
+        RunLock(folder / LOCK, console.warn),
+        ray_session(options.address) as ray,
+    ):
+        stop_signals.hold()
+        resources = share_out(
+            ray.cpus,
+            ray.gpus,
+            concurrent=options.max_concurrent_trials,
+            cpus=options.cpus_per_trial,
+            gpus=options.gpus_per_trial,
+            trials=request.num_samples,
+            nodes=ray.nodes,
+            elastic=options.address is not None,
+        )
+        staged = (
+            prepare_cluster(plan, ray, resources, console) if options.address is not None else {}
+        )
+        need = disk_need(
+            sizing.result(),
+            tasks=len(plan.space.task_set),
+            slots=resources.slots,
+            keep=request.keep,
+            soup=options.soup,
+        )
+        # With storage elsewhere, trials train on the disks of their nodes.
+        check_disk(replace(need, running=0) if plan.storage else need, folder)
+        if not options.resume or not (folder / SPACE).exists():
+            write_atomic(folder / SPACE, to_yaml(plan.space.to_dict()))
+        write_run(folder, request.to_dict(), plan.prints)
+        with (
+            Ledger(folder / LEDGER, console.warn) as ledger,
+            follow(plan.storage, folder, console.warn) as remote,
+        ):
+            return run(plan, ledger, ray, resources, need, console, remote, staged, stop_signals)
+
+
+def prepare_cluster(
+    plan: SearchPlan, ray: Session, resources: Resources, console: SearchConsole
+) -> dict[str, StagedInput]:
+    """Look at every machine, and pack what the trials need of this one."""
+    config = plan.space.config(plan.space.default_point())
+    names = [plan.request.data, plan.space.task_set.origin, config.encoder.name, config.init_from]
+    staged, large = pack(needed(names))
+    nodes = check_nodes(plan.folder, plan.storage, large)
+    machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
+    console.log(f"cluster: {machines}, with {ray.cpus:g} CPUs and {ray.gpus:g} GPUs")
+    console.log(priority(nodes))
+    slots = resources.slots
+    if slots * resources.cpus > ray.cpus or slots * resources.gpus > ray.gpus:
+        console.log("that is less than is asked for; trials wait until machines come")
+    return staged
+
+
+def run(
+    plan: SearchPlan,
+    ledger: Ledger,
+    ray: Session,
+    resources: Resources,
+    need: Need,
+    console: SearchConsole,
+    remote: RemoteRun | None,
+    staged: dict[str, StagedInput],
+    stop_signals: Signals,
+) -> SearchResult:
+    request, options = plan.request, plan.options
+    set_unknown_trials_aside(plan.folder, ledger.state, console.warn)
+    ledger.append(
+        "run",
+        version=__version__,
+        name=plan.name,
+        objectives=list(request.objectives),
+        num_samples=request.num_samples,
+        seed=request.seed,
+        sampler=request.sampler,
+        resumed=options.resume,
+    )
+    board = Board(plan.folder, plan.space, console.warn)
+    board.follow(ledger)
+    store = remote.store() if remote else CheckpointStore(plan.folder)
+    engine = make_engine(plan, ledger, resources, console, store)
+    announce(console, engine, plan, resources, need)
+    if not engine.done:
+        with stop_signals.draining(engine):
+            run_trials(engine, console, resources, ray.scratch, plan.storage, staged)
+    console.clear()
+    if engine.fatal is not None:
+        raise engine.fatal
+    stopped = None if engine.done else (engine.draining or INTERRUPTED)
+    ledger.append("end", reason=stopped or "complete")
+    if remote:
+        remote.bring_home(ledger.state, request.keep)
+    return finish(plan, ledger.state, stopped, board, console, stop_signals.raise_if_interrupted)
+
+
+def make_engine(
+    plan: SearchPlan,
+    ledger: Ledger,
+    resources: Resources,
+    console: SearchConsole,
+    store: CheckpointStore,
+) -> Engine:
+    budget = plan.options.time_budget_s
+    return Engine(
+        ledger=ledger,
+        space=plan.space,
+        tasks=plan.space.task_set,
+        folder=plan.folder,
+        store=store,
+        data=plan.data,
+        limits=Limits(
+            num_samples=plan.request.num_samples,
+            max_examples=plan.max_examples,
+            eval_every=plan.grace,
+            slots=resources.slots,
+            threads=resources.threads,
+            keep=plan.request.keep,
+            confirm=plan.request.confirm,
+            deadline=None if budget is None else time.monotonic() + budget,
+        ),
+        extra={
+            "budget.examples": plan.max_examples,
+            "budget.epochs": None,
+            "budget.eval_every": plan.grace,
+        },
+        rungs=plan.rungs,
+        study=StudyFile(plan.folder / JOURNAL, ledger.state, plan.space, console.warn),
+        warn=console.warn,
+        log=console.log,
+        heard=console.warned,
+    )
+
+
+def announce(
+    console: SearchConsole, engine: Engine, plan: SearchPlan, resources: Resources, need: Need
+) -> None:
+    limits = engine.limits
+    gpus = f", {resources.gpus:g} GPU" if resources.gpus else ""
+    console.log(
+        f"{'resuming' if plan.options.resume else 'searching'} {engine.space.name} on "
+        f"{engine.tasks.name}: {limits.num_samples} trials of up to {limits.max_examples:,} "
+        f"examples, {resources.slots} at once ({resources.cpus:g} CPU{gpus} each) -> {plan.folder}"
+    )
+    if plan.storage is not None:
+        console.log(f"storage: {plan.storage.shown}, seconds behind the folder")
+    console.log(
+        f"disk: up to {human(need.peak)} while it runs, {human(need.kept)} kept "
+        f"({human(need.model)} a model)"
+    )
+    for note in engine.space.notes:
+        console.log(note)
+
+
+def run_trials(
+    engine: Engine,
+    console: SearchConsole,
+    resources: Resources,
+    scratch: Path,
+    storage: Storage | None = None,
+    staged: dict[str, StagedInput] | None = None,
+) -> None:
+    from ray import tune
+
+    from tuner.ray_backend.adapters import DrainStopper, LedgerSearch, RungScheduler, Watcher
+    from tuner.ray_backend.trainable import SearchTrial
+
+    scheduler = RungScheduler(engine)
+    trainable: Any = SearchTrial
+    if storage or staged:
+        # By Ray's object store: once to each node, and unlike a trial's configuration never on
+        # disk, where a secret in the URL must not be.
+        trainable = tune.with_parameters(SearchTrial, storage=storage, staged=staged)
+    tuner = tune.Tuner(
+        trainable,
+        tune_config=tune.TuneConfig(
+            search_alg=LedgerSearch(engine, resources.placement()),
+            scheduler=scheduler,
+            num_samples=-1,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name="trials",
+            storage_path=str(scratch / "tune"),
+            stop=DrainStopper(engine, scheduler),
+            callbacks=[Watcher(engine, scheduler, lambda: console.draw(engine))],
+            verbose=0,
+        ),
+    )
+    tuner.fit()

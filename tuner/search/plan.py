@@ -1,0 +1,112 @@
+"""A search that is checked and can start: everything that can be refused is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from model.cli.flags import sound
+from model.modules.encoder import load_tokenizer
+from model.training.inputs import load_inputs
+from model.training.prepare import fill_in
+from tuner.engine.early_stopping import Rungs
+from tuner.engine.study import make_sampler
+from tuner.runs.folder import LOCK, RUN, SPACE, fingerprints, name_of, run_folder
+from tuner.runs.lock import RunLock
+from tuner.runs.request import ExecutionOptions, SearchRequest
+from tuner.search.checks import (
+    Gathered,
+    check_against,
+    check_flags,
+    check_together,
+    check_unchanged,
+    refuse_or_allow,
+)
+from tuner.space.space import Space, load_space
+from tuner.storage.remote import fetch_run, open_storage
+from tuner.storage.storage import Storage
+from tuner.terminal import SearchConsole
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    request: SearchRequest
+    options: ExecutionOptions
+    name: str
+    folder: Path
+    space: Space
+    data: Path | None
+    max_examples: int
+    prints: dict[str, Any]
+    storage: Storage | None = None  # where the folder is mirrored, if anywhere
+
+    @property
+    def grace(self) -> int:
+        return self.request.grace(self.max_examples)
+
+    @property
+    def rungs(self) -> Rungs | None:
+        request = self.request
+        if not request.early_stopping:
+            return None
+        return Rungs(self.grace, self.max_examples, request.reduction_factor)
+
+
+def make_plan(
+    request: SearchRequest, options: ExecutionOptions, console: SearchConsole
+) -> SearchPlan:
+    """Check everything that can be checked before anything is written or started."""
+    gathered = Gathered()
+    with gathered:
+        check_flags(vars(request), options)
+    request, options = sound(request), sound(options)
+    with gathered:
+        check_together(request, options)
+    with gathered:
+        make_sampler(request.sampler, 0, objectives=len(request.objectives))
+    name = name_of(request, options)
+    with gathered:
+        folder = run_folder(options.storage_path.absolute(), name)
+        RunLock(folder / LOCK, console.warn).look()
+        fetch_run(options, name)
+        refuse_or_allow(folder, options)
+        storage = open_storage(options, name)
+        if options.resume:  # only a run that there is has a space of its own
+            space, changed = open_run_space(request, folder)
+            check_against(request, space)
+    with gathered:
+        if not options.resume:
+            space, changed = open_space(request), False
+            check_against(request, space)
+    gathered.tell()
+    max_examples = request.max_examples or space.examples
+    config = fill_in(space.config(space.default_point()))
+    data = Path(request.data).absolute() if request.data else None
+    tokenizer = load_tokenizer(config.encoder.name)
+    inputs = load_inputs(config, space.task_set, data, tokenizer, console.warn)
+    encoder, start = config.encoder.name, config.init_from
+    prints = fingerprints(inputs.fingerprint, space.task_set, encoder, start)
+    if options.resume and (folder / RUN).exists():
+        check_unchanged(folder, request, prints, space_changed=changed, force=options.force)
+    plan = SearchPlan(request, options, name, folder, space, data, max_examples, prints, storage)
+    _ = plan.rungs  # raises what is wrong with them
+    return plan
+
+
+def open_space(request: SearchRequest) -> Space:
+    overrides = dict(request.set)
+    if request.encoder is not None:
+        overrides["encoder.name"] = request.encoder
+    return load_space(request.space, request.tasks, overrides)
+
+
+def open_run_space(request: SearchRequest, folder: Path) -> tuple[Space, bool]:
+    """The space that the run began with, and whether its file says something else by now."""
+    if not (folder / SPACE).exists():
+        return open_space(request), False
+    name = Path(request.space).stem
+    own = replace(load_space(str(folder / SPACE)), name=name)
+    if name == request.space or Path(request.space).is_file():
+        return own, open_space(request).to_dict() != own.to_dict()
+    return own, False  # the file has gone, and is not needed

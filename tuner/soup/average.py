@@ -1,0 +1,168 @@
+"""Averages of model folders' weights, in float32, read tensor by tensor.
+
+The mean is kept running (mean += (new - mean) * share), as torch's own averaging does it: a mean
+of equal models is that model to the bit, and of many it needs the memory of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from model.common.errors import InputError
+from model.evaluation.model_folder import HEADS, read_model
+from model.modules.multitask import MultitaskModel
+from tuner.soup.combinations import Combination, single
+
+ENCODER = "encoder."
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The encoder's file, or its parts if it is a large one, and the heads'."""
+    return [*sorted(folder.glob("model*.safetensors")), folder / HEADS]
+
+
+def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a model folder by its name in the model, one at a time."""
+    for path in weight_files(folder):
+        prefix = "" if path.name == HEADS else ENCODER
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+        for name in names:
+            # Opened anew for each: a file that stays mapped keeps all that was read of it.
+            with safe_open(path, framework="pt") as file:
+                tensor = file.get_tensor(name)
+            yield prefix + name, tensor
+            del tensor
+
+
+def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The tensors' shapes, from the files' heads alone."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in weight_files(folder):
+        prefix = "" if path.name == HEADS else ENCODER
+        with safe_open(path, framework="pt") as file:
+            for name in list(file.keys()):
+                found[prefix + name] = tuple(file.get_slice(name).get_shape())
+    return found
+
+
+class RunningMean:
+    """The weighted mean of some models' weights, to which one more can be added at a time."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.total = 0.0
+
+    def add(self, folder: Path, weight: float = 1.0) -> None:
+        share = self._share(weight)
+        for name, tensor in tensors_of(folder):
+            if share == 1:
+                self.tensors[name] = _as_float(tensor, copy=True)
+            elif self.tensors[name].is_floating_point():
+                # In place, and with no more than one tensor beside the mean.
+                self.tensors[name].lerp_(_as_float(tensor), share)
+        self.total += weight
+
+    def put_into(self, model: MultitaskModel, folder: Path, weight: float = 1.0) -> None:
+        """Give the model what the mean would be with one more; the mean itself stays as it is."""
+        target = model.state_dict()
+        share = self._share(weight)
+        for name, tensor in tensors_of(folder):
+            if name not in target:
+                raise InputError("soup", [f"this encoder's files have '{name}', it has not"])
+            target[name].copy_(tensor)
+            if share < 1 and tensor.is_floating_point():
+                # In place: the largest tensor may be half of a small model.
+                mean = self.tensors[name].to(target[name].device)
+                torch.lerp(mean, target[name], share, out=target[name])
+
+    def _share(self, weight: float) -> float:
+        if not (weight > 0 and math.isfinite(weight)):
+            raise ValueError(f"a weight must be a number above 0, but got {weight}")
+        return weight / (self.total + weight)
+
+
+def distance(folder: Path, other: Mapping[str, Tensor]) -> float:
+    """How far the weights are from the other's, as a share of the other's own length."""
+    apart = length = 0.0
+    for name, mine in tensors_of(folder):
+        theirs = other[name].cpu()
+        if theirs.is_floating_point():
+            apart += float(vector_norm(mine.float() - theirs)) ** 2
+            length += float(vector_norm(theirs)) ** 2
+    return math.sqrt(apart / length) if length else 0.0
+
+
+def first_unfit(folder: Path) -> str | None:
+    """The first tensor with a value that is no finite number."""
+    for name, tensor in tensors_of(folder):
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return name
+    return None
+
+
+def _as_float(tensor: Tensor, copy: bool = False) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor.clone() if copy else tensor
+    return tensor.to(torch.float32, copy=copy)
+
+
+# --- one model in memory that takes on one average after the other ------------------------------
+
+Weighted = tuple[int, float]  # an ingredient and its weight
+
+
+class SoupModel:
+    """Averages model folders, which it knows by number.
+
+    Beside the model it holds a running mean and reads one tensor at a time, so its memory does
+    not grow with the ingredients.
+    """
+
+    def __init__(self, folders: Sequence[Path], base: int, device: torch.device) -> None:
+        self.folders = folders
+        model, self.tokenizer = read_model(folders[base])  # whose configuration the soup gets
+        self.model: MultitaskModel = model.to(device)
+        self._begun: tuple[Weighted, ...] = ()
+        self._mean = RunningMean()
+
+    def average(self, combinations: Mapping[str, Combination]) -> tuple[MultitaskModel, Any]:
+        """The model of combinations with one trunk, and its tokenizer. The next replaces it."""
+        first = next(iter(combinations.values()))
+        with torch.no_grad():
+            self._put_average(tuple(zip(first.members, first.weights, strict=True)))
+            for task, combination in combinations.items():
+                if combination.head is not None:
+                    self._put_head(task, self.folders[combination.head])
+        return self.model, self.tokenizer
+
+    def distances(self, members: Sequence[int], base: int) -> list[float]:
+        """Of each from the base, as a share of the base's length; no third model is loaded."""
+        model, _ = self.average({"": single(base)})
+        state = model.state_dict()
+        return [distance(self.folders[member], state) for member in members]
+
+    def _put_average(self, parts: tuple[Weighted, ...]) -> None:
+        """The mean of all but the last part is kept: the next soup often begins with it."""
+        if parts[:-1][: len(self._begun)] != self._begun:
+            self._begun, self._mean = (), RunningMean()
+        for member, weight in parts[len(self._begun) : -1]:
+            self._mean.add(self.folders[member], weight)
+        self._begun = parts[:-1]
+        last, weight = parts[-1]
+        self._mean.put_into(self.model, self.folders[last], weight)
+
+    def _put_head(self, task: str, folder: Path) -> None:
+        own = (f"heads.task_{task}.", f"pals.tasks.task_{task}.")
+        target = self.model.state_dict()
+        for name, tensor in tensors_of(folder):
+            if name.startswith(own):
+                target[name].copy_(tensor)

@@ -1,0 +1,202 @@
+"""From a run's folder to its soup: ingredients, methods, scores, folders, soup.json."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from model.common.errors import InputError
+from model.evaluation.predictions import Predictions
+from model.modules.encoder_defaults import caution
+from model.training.inputs import Warn
+from tuner.runs.open import FinishedRun, open_run
+from tuner.scoring.dev_rows import DevRows
+from tuner.soup.combinations import DevScorer
+from tuner.soup.evaluator import DevData, RunEvaluator
+from tuner.soup.folder import (
+    EVALUATION_CACHE,
+    heads_of,
+    is_cheap,
+    members_of,
+    place_of,
+    weights_of,
+    write_method,
+    write_soup,
+)
+from tuner.soup.ingredients import Candidates, Ingredient, collect
+from tuner.soup.methods import BEST, GREEDY, METHODS, greedy_steps
+from tuner.soup.record import (
+    SOUP,
+    SOUPS,
+    CrossFittedScore,
+    MethodRecord,
+    SoupRecord,
+    StepRecord,
+    TaskScore,
+    slug,
+)
+from tuner.soup.scores import Result, recommend, score_methods
+from tuner.soup.text import model_card
+
+
+def make_soup(
+    folder: Path,
+    *,
+    keep: int | None = None,
+    methods: Sequence[str] | None = None,
+    data: Path | None = None,
+    halvings: int = 1,
+    folders: bool = False,
+    log: Warn = print,
+    warn: Warn = print,
+) -> SoupRecord:
+    """Make the run's soup; what is returned is also in `soup/soup.json`.
+
+    Raises InputError where there is nothing to make one of, or the data are not the run's any more.
+    """
+    began = time.time()
+    run = open_run(Path(folder).absolute(), warn, data=data)
+    faults = []
+    if keep is not None and keep < 1:
+        faults.append(f"--keep is {keep}; it must be 1 or more")
+    if halvings < 1:
+        faults.append(f"--halvings is {halvings}; it must be 1 or more")
+    if faults:
+        raise InputError("soup", faults)
+    rows = DevRows(run.tasks)
+    kept: dict[str, dict[str, Predictions]] = {}
+
+    def read(ingredient: Ingredient) -> None:
+        kept[ingredient.name] = rows.read(ingredient.name, ingredient.predictions)
+
+    count = run.request.keep if keep is None else keep
+    candidates = collect(run.state, run.folder, run.space, keep=count, goal=run.goal, read=read)
+    if not candidates.ingredients:
+        raise InputError(str(folder), nothing_in(candidates))
+    evaluator = RunEvaluator(
+        tasks=run.tasks,
+        ingredients=candidates.ingredients,
+        group=candidates.groups[0],
+        kept=[kept[ingredient.name] for ingredient in candidates.ingredients],
+        dev_rows=rows,
+        fingerprint=str(run.fingerprints.get("data")),
+        data=lambda: dev_data(run, warn),
+        folder=run.folder / SOUPS / EVALUATION_CACHE,
+        log=log,
+    )
+    rows_in_all = sum(len(labels) for labels in evaluator.labels.values())
+    log(
+        f"soup: {len(evaluator.group)} of {candidates.considered} checkpoints fit together; "
+        f"averages are run on {rows_in_all:,} dev rows"
+    )
+    # The best single is what all are compared with, and the greedy soup is what comes out.
+    names = [name for name in METHODS if methods is None or name in {BEST, GREEDY, *methods}]
+    results = score_methods(evaluator, names, run.goal, halvings=halvings)
+    taken, sentence = recommend(results)
+    cheap = {result.name for result in results if is_cheap(result)}
+    written = set(names) if folders else {GREEDY, taken.name, *cheap}
+    soup = describe(run, candidates, evaluator, results, written, (taken.name, sentence), began)
+    for result in results:
+        if result.name in written and result.name != GREEDY:
+            write_method(evaluator, result, run.folder)
+    trials = [name.split("/")[0] for name in soup.chosen]
+    settings = {trial: run.state.trials[trial].params for trial in trials}
+    by_name = {result.name: result for result in results}
+    write_soup(evaluator, by_name, soup, model_card(soup, settings), run.folder)
+    return soup
+
+
+def nothing_in(candidates: Candidates) -> list[str]:
+    if not candidates.considered:
+        return ["has no finished trial with a checkpoint yet; go on with the search"]
+    told = [f"{each.name}: {each.reason}" for each in candidates.skipped[:10]]
+    return ["has no checkpoint that is whole", *told]
+
+
+def dev_data(run: FinishedRun, warn: Warn) -> DevData:
+    """Read the run's data, and make sure that they are what the search saw."""
+    from model.modules.device import bfloat16_on, find_device
+    from model.modules.encoder import load_tokenizer
+    from model.training.inputs import load_inputs
+    from model.training.prepare import fill_in
+
+    config = fill_in(run.space.config(run.space.default_point()))
+    place = None if run.data is None else run.data.absolute()
+    inputs = load_inputs(config, run.tasks, place, load_tokenizer(config.encoder.name), warn)
+    if inputs.fingerprint != run.fingerprints.get("data"):
+        fault = "the data are not those of the search; name the folder where they are with --data"
+        raise InputError(str(run.folder), [fault])
+    rows = {name: of.dev for name, of in inputs.tasks.items()}
+    return DevData(rows, bfloat16_on(config.precision, find_device(None)))
+
+
+# --- soup.json ----------------------------------------------------------------------------------
+
+
+def describe(
+    run: FinishedRun,
+    candidates: Candidates,
+    evaluator: RunEvaluator,
+    results: Sequence[Result],
+    written: set[str],
+    recommended: tuple[str, str],
+    began: float,
+) -> SoupRecord:
+    told = caution(run.space.config(run.space.default_point()).encoder.name, run.tasks)
+    ingredients = candidates.ingredients
+    return SoupRecord(
+        run=run.state.name,
+        tasks=run.tasks.name,
+        task_set=run.tasks.origin,
+        time=time.time(),
+        data=evaluator.fingerprint,
+        goal=run.goal,
+        candidates=candidates.considered,
+        ingredients=[ingredients[number].record for number in candidates.groups[0]],
+        skipped=candidates.skipped,
+        groups=[[ingredients[number].name for number in group] for group in candidates.groups],
+        steps=steps_of(evaluator, run.goal),
+        methods=[method_record(evaluator, r, r.name in written) for r in results],
+        cautions=[told] if told else [],
+        evaluations=evaluator.cost(evaluator.wanted),
+        ran=evaluator.cost(evaluator.ran),
+        recommended=recommended[0],
+        recommendation=recommended[1],
+        seconds=round(time.time() - began, 2),
+    )
+
+
+def steps_of(evaluator: RunEvaluator, goal: str) -> list[StepRecord]:
+    steps = greedy_steps(DevScorer(evaluator, goal))
+    apart = evaluator.soup_model.distances([step.candidate for step in steps], steps[0].candidate)
+    return [
+        StepRecord(
+            evaluator.ingredients[step.candidate].name, step.score, step.best, step.accepted, far
+        )
+        for step, far in zip(steps, apart, strict=True)
+    ]
+
+
+def method_record(evaluator: RunEvaluator, result: Result, written: bool) -> MethodRecord:
+    held = result.held_out
+    return MethodRecord(
+        name=result.name,
+        kind=result.kind,
+        about=METHODS[result.name].about,
+        members=members_of(evaluator, result.combinations),
+        weights=weights_of(result.combinations),
+        heads=heads_of(evaluator, result.combinations),
+        score=result.score,
+        overall=result.overall,
+        tasks={
+            task.name: TaskScore(**vars(result.tasks[task.name]), metric=task.metric)
+            for task in evaluator.tasks
+        },
+        difference=result.difference,
+        cross_fitted=CrossFittedScore(*held.around(), result.gap, result.halvings),
+        models=result.models,
+        evaluations=result.evaluations,
+        folder=place_of(result) if written else None,
+        predictions=f"{SOUP}/predictions/{slug(result.name)}.parquet",
+    )

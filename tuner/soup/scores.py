@@ -1,0 +1,189 @@
+"""What every method is worth: plain, against the best single model, and cross-fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.cli.text import short
+from model.evaluation.scores import RESAMPLES, Score, Scored, Scores, interval
+from model.evaluation.scores import score as score_dev
+from model.tasks.task_set import TaskSet
+from tuner.scoring.crossfit import HALVINGS_RESAMPLES, Difference, HeldOut, halve, score_held_out
+from tuner.scoring.dev_predictions import DevPredictions
+from tuner.scoring.tables import signed
+from tuner.soup.combinations import (
+    WEIGHTS,
+    Combination,
+    DevEvaluator,
+    DevScorer,
+    TaskCombinations,
+    predictions_of,
+)
+from tuner.soup.methods import BEST, METHODS
+
+HALVINGS = 20  # where nothing has to be run for one
+
+
+@dataclass(frozen=True)
+class Result:
+    """A method, what it chose, and how good that is."""
+
+    name: str
+    combinations: TaskCombinations
+    score: Score  # by the goal
+    overall: Score
+    tasks: dict[str, Score]
+    difference: Difference | None  # to the best single; None for itself
+    held_out: HeldOut  # cross-fitted
+    halvings: int
+    evaluations: float
+
+    @property
+    def kind(self) -> str:
+        return METHODS[self.name].kind
+
+    @property
+    def gap(self) -> float:
+        """By how much choosing on dev flatters."""
+        return self.score.value - self.held_out.value
+
+    @property
+    def models(self) -> int:
+        return len(models_of(self.combinations))
+
+
+def models_of(combinations: Mapping[str, Combination]) -> set[Any]:
+    """What has to run to answer all tasks: averages count once, whatever their heads."""
+    found: set[Any] = set()
+    for combination in combinations.values():
+        if combination.rule == WEIGHTS:
+            found.add(
+                combination.members
+                if len(combination.members) == 1
+                else (combination.members, combination.weights)
+            )
+        else:
+            found.update((member,) for member in combination.members)
+    return found
+
+
+class Halves:
+    """Random halves of dev, and a scorer for each."""
+
+    def __init__(
+        self, evaluator: DevEvaluator, goal: str, splits: int = HALVINGS, seed: int = 0
+    ) -> None:
+        rows = {task: len(labels) for task, labels in evaluator.labels.items()}
+        self.evaluator, self.goal, self.seed = evaluator, goal, seed
+        self.rows = halve(rows, evaluator.tasks, splits, seed)
+        self.scorers = [
+            DevScorer(evaluator, goal, {task: of[half] for task, of in self.rows.items()})
+            for half in range(2 * splits)
+        ]
+
+    def cross_fit(self, name: str, halvings: int, resamples: int = HALVINGS_RESAMPLES) -> HeldOut:
+        """A method's choice made on each half and scored on the other."""
+        count = 2 * halvings
+        chosen = [METHODS[name].choose(scorer) for scorer in self.scorers[:count]]
+        answers = predictions_of(self.evaluator, chosen, name)
+        some = {task: of[:count] for task, of in self.rows.items()}
+        return score_held_out(answers, some, self.evaluator.tasks, self.seed, self.goal, resamples)
+
+
+def score_methods(
+    evaluator: DevEvaluator, names: Sequence[str], goal: str, *, halvings: int, seed: int = 0
+) -> list[Result]:
+    """Sorted by the cross-fitted score, best first.
+
+    What chooses averages is halved `halvings` times only. All cross-fitted scores are set beside
+    the best single's, so that they compare whatever the number of halvings.
+    """
+    whole = DevScorer(evaluator, goal)
+    halves = Halves(evaluator, goal, max(HALVINGS, halvings), seed)
+    choices: dict[str, TaskCombinations] = {}
+    held: dict[str, HeldOut] = {}
+    spent: dict[str, float] = {}
+    everything = set(evaluator.wanted)
+    for name in names:
+        evaluator.wanted = set()
+        choices[name] = METHODS[name].choose(whole)
+        evaluator.answer(choices[name])
+        few = METHODS[name].kind == WEIGHTS and not METHODS[name].fixed
+        held[name] = halves.cross_fit(name, halvings if few else len(halves.scorers) // 2)
+        spent[name] = evaluator.cost(evaluator.wanted)
+        everything |= evaluator.wanted
+    evaluator.wanted = everything
+    dev = predictions_of(evaluator, list(choices.values()), "")
+    scores = {name: scores_of(dev[n], evaluator.tasks) for n, name in enumerate(names)}
+    differences = compare(dev, list(names), evaluator.tasks, goal, seed)
+    found = [
+        Result(
+            name=name,
+            combinations=choices[name],
+            score=scores[name].tasks.get(goal, scores[name].overall),
+            overall=scores[name].overall,
+            tasks=scores[name].tasks,
+            difference=differences[name],
+            held_out=held[name].beside(held[BEST]),
+            halvings=len(held[name].halvings),
+            evaluations=spent[name],
+        )
+        for name in names
+    ]
+    return sorted(found, key=lambda result: -result.held_out.value)
+
+
+def scores_of(one: DevPredictions, tasks: TaskSet) -> Scores:
+    """A candidate's scores as every evaluation has them: one model has one interval everywhere."""
+    scored = {}
+    for task in tasks:
+        of = one.answers[task.name]
+        labels, (answers,) = of.labels.astype(float), of.predictions.astype(float)
+        scored[task.name] = Scored(task.metric, task.weight, task.classes, labels, answers)
+    return score_dev(scored)
+
+
+def compare(
+    dev: DevPredictions, names: list[str], tasks: TaskSet, goal: str, seed: int
+) -> dict[str, Difference | None]:
+    """Each candidate's paired difference to the best single."""
+    points = dev.grid(tasks).at(0)
+    drawn = dev.resampled(tasks, RESAMPLES, seed)
+    best = names.index(BEST)
+
+    def difference(number: int) -> Difference | None:
+        if number == best:
+            return None
+        value = float(points.by(goal)[number] - points.by(goal)[best])
+        return Difference(value, *interval(drawn.by(goal)[number] - drawn.by(goal)[best]))
+
+    return {name: difference(number) for number, name in enumerate(names)}
+
+
+# --- what to take -------------------------------------------------------------------------------
+
+
+def recommend(results: Sequence[Result]) -> tuple[Result, str]:
+    """Of those that cannot be told from the best, the one that runs the fewest models.
+
+    Judged on rows that did not choose. Of as many models, the higher cross-fitted score.
+    """
+    first = max(results, key=lambda r: r.held_out.value)
+    level = [r for r in results if r is first or (first.held_out - r.held_out).low <= 0]
+    taken = min(level, key=lambda r: (r.models, results.index(r)))
+    _, low, high = taken.held_out.around()
+    score = f"{short(taken.held_out.value)} [{short(low)}, {short(high)}]"
+    said = f"take the {taken.name} ({_models(taken.models)}), cross-fitted {score}"
+    if taken is not first:
+        lead = signed(first.held_out - taken.held_out)
+        return taken, f"{said}: {first.name} ({_models(first.models)}) differs by {lead}"
+    if taken.name == BEST:
+        return taken, f"{said}: nothing did better on rows that did not choose it"
+    best = next(r for r in results if r.name == BEST)
+    return taken, f"{said}: against the best single {signed(taken.held_out - best.held_out)}"
+
+
+def _models(count: int) -> str:
+    return f"{count} model{'s' if count != 1 else ''}"

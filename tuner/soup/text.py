@@ -1,0 +1,144 @@
+"""A soup as text: the table of methods for a terminal, and the README.md of its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model import __version__
+from model.cli.text import clock, short, shown_path
+from model.evaluation.scores import Score
+from tuner.scoring.crossfit import Difference
+from tuner.scoring.tables import cut, plus, table
+from tuner.soup.methods import GREEDY
+from tuner.soup.record import MethodRecord, SoupRecord
+
+LETTERS = 4  # of a task's name, where there is no room: as wide as most scores
+
+
+def soup_text(soup: SoupRecord, run: Path) -> str:
+    sentence = [soup.recommendation, *(f"caution: {each}" for each in soup.cautions)]
+    parts = [_head(soup), _methods(soup), sentence, _places(soup, run)]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _head(soup: SoupRecord) -> list[str]:
+    known = round(soup.evaluations - soup.ran, 2)
+    lines = [
+        f"soup of {soup.run} on {soup.tasks}: {len(soup.ingredients)} of {soup.candidates} "
+        f"checkpoints fit together; {soup.ran:g} evaluations in {clock(soup.seconds)}"
+        + (f", {known:g} known before" if known else "")
+    ]
+    lines += [cut(f"  left out {each.name}: {each.reason}") for each in soup.skipped]
+    if len(soup.chosen) > 1:
+        lines.append(f"  greedy soup: {' + '.join(soup.chosen)}")
+    elif soup.chosen:
+        lines.append(f"  greedy soup: {soup.chosen[0]} alone; no other made it better")
+    return lines
+
+
+def _methods(soup: SoupRecord) -> list[str]:
+    # The goal has a column of its own.
+    others = [name for name in ("overall", *soup.methods[0].tasks) if name != soup.goal]
+    rows = [_method(method, soup.recommended, others) for method in soup.methods]
+    header = ["  method", "cross-fit", "gap", soup.goal, "vs best single", "models", "runs"]
+    left = {"  method", soup.goal, "vs best single"}
+    lines = table([*header, *others], rows, left, indent="")
+    shorter = [name[:LETTERS] for name in others]
+    if len(lines) > len(rows) + 1 and len(set(shorter)) == len(shorter):  # it does not fit
+        lines = table([*header, *shorter], rows, left, indent="")
+    return ["methods, by the score on rows that did not choose (cross-fit)", *lines]
+
+
+def _method(method: MethodRecord, recommended: str, others: list[str]) -> list[str]:
+    fitted, score, apart = method.cross_fitted, method.score, method.difference
+    mark = "*" if method.name == recommended else " "
+    scores = {"overall": method.overall, **method.tasks}
+    return [
+        f"{mark} {method.name}",
+        *((short(fitted.value), plus(fitted.gap)) if fitted else "--"),
+        f"{short(score.value)} [{short(score.low)}, {short(score.high)}]",
+        f"{plus(apart.value)} [{plus(apart.low)}, {plus(apart.high)}]" if apart else "-",
+        str(method.models),
+        f"{method.evaluations:.3g}",
+        *(short(scores[name].value) for name in others),
+    ]
+
+
+def _places(soup: SoupRecord, run: Path) -> list[str]:
+    named = [m for m in soup.methods if m.name in (GREEDY, soup.recommended)]
+    found = {m.name: run / m.folder for m in named if m.folder}
+    width = max(map(len, found), default=0)
+    return [f"{name:<{width}}  {shown_path(path)}" for name, path in found.items()]
+
+
+# --- the model card, as model hubs know it ------------------------------------------------------
+
+
+def model_card(soup: SoupRecord, settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """`settings` are what was searched, of every trial in the greedy soup."""
+    mine, chosen = soup.method(GREEDY), soup.chosen
+    assert mine is not None and mine.cross_fitted is not None  # it is always made
+    lines = [
+        "---",
+        "library_name: transformers",
+        "tags: [stockpot, model-soup, multitask]",
+        "---",
+        "",
+        f"# Soup of {soup.run}",
+        "",
+        f"A multitask text encoder for {', '.join(mine.tasks)} (task set `{soup.tasks}`): "
+        f"the weights of {len(chosen)} checkpoint{'s' if len(chosen) != 1 else ''} of one "
+        f"search, averaged (greedy soup). Made with Stockpot {__version__}.",
+        "",
+        "## Scores",
+        "",
+        "On the dev set that it was chosen on, with 95 % bootstrap intervals; the cross-fitted "
+        "score repeats the choice on one half of dev and scores it on the other.",
+        "",
+        "| | metric | value | 95 % interval |",
+        "|---|---|---|---|",
+    ]
+    for task, of in mine.tasks.items():
+        lines.append(f"| {task} | {of.metric} | {_interval(of)} |")
+    lines.append(f"| {soup.goal} | | {_interval(mine.score)} |")
+    lines.append(f"| cross-fitted | | {_interval(mine.cross_fitted)} |")
+    if mine.difference:
+        lines.append(f"| against the best single | | {_interval(mine.difference, '+')} |")
+    lines += ["", soup.recommendation[:1].upper() + soup.recommendation[1:] + ".", ""]
+    lines += [f"**Caution:** {each}.\n" for each in soup.cautions]
+    lines += [
+        "## Ingredients",
+        "",
+        "| checkpoint | examples | score | sha256 |",
+        "|---|---|---|---|",
+    ]
+    for each in soup.ingredients:
+        if each.name in chosen:
+            row = (each.name, f"{each.examples:,}", f"{each.score:.4f}")
+            lines.append(f"| {' | '.join(row)} | `{each.sha256[:16]}` |")
+    lines += ["", "## Settings", ""]
+    for trial, params in settings.items():
+        told = ", ".join(f"`{key}` {value}" for key, value in params.items())
+        lines.append(f"- {trial}: {told or 'the default configuration'}")
+    lines += [
+        "",
+        f"Data fingerprint: `{soup.data}`.",
+        "",
+        "## Use",
+        "",
+        "```python",
+        "from model.evaluation.model_folder import load_model",
+        "",
+        'load_model("soup").predict(TASK, TEXTS)',
+        "```",
+        "",
+        "`AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained` load the encoder; the "
+        "heads are in `heads.safetensors`. `python -m tuner.predict` writes predictions for files.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _interval(of: Score | Difference, sign: str = "") -> str:
+    return f"{of.value:{sign}.4f} | [{of.low:{sign}.4f}, {of.high:{sign}.4f}]"

@@ -1,0 +1,277 @@
+"""Reading the parameters of a space file: their domains, and the order that conditions ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from model.common.errors import suggest
+from model.common.files import Document
+from model.config.values import SECTIONS, SETTINGS, Misfit, find_setting, show
+from model.tasks.task_set import TaskSet
+from model.tasks.yaml_reader import as_number
+from model.tasks.yaml_reader import plain_text as word
+from tuner.space.conditions import read_condition
+from tuner.space.domains import (
+    Choice,
+    Condition,
+    Domain,
+    Fixed,
+    Number,
+    Outside,
+    Parameter,
+    number_text,
+)
+from tuner.space.values import fitted, to_plain, unknown
+
+KINDS = ("float", "int", "choice", "fixed")
+WORDS = {*KINDS, "log", "step", "when"}
+EXAMPLE = "{float: [low, high]}, {int: [low, high]}, {choice: [...]} or {fixed: value}"
+# The search itself decides these in every trial.
+TAKEN = re.compile(r"seed|budget\..*")
+MOST_STEPS = 1_000_000
+MOST_WHOLE = 2**53  # beyond it the samplers' floats skip whole numbers
+
+Fault = Callable[..., None]
+
+
+class SpaceReader:
+    """A space file being read: its lines, its tasks where they are known, and its faults."""
+
+    def __init__(self, document: Document, tasks: TaskSet | None = None) -> None:
+        self.document = document
+        self.tasks = tasks
+        self.faults: list[str] = []
+
+    def fault(self, text: str, *key: str) -> None:
+        self.faults.append(f"{self.place(*key)}{text}")
+
+    def ordered(self) -> list[str]:
+        """The faults by their lines; those of no line come last."""
+        lines = [re.match(r"line (\d+): ", fault) for fault in self.faults]
+        keys = [int(line[1]) if line else 10**9 for line in lines]
+        return [
+            fault for _, fault in sorted(zip(keys, self.faults, strict=True), key=lambda x: x[0])
+        ]
+
+    def place(self, *key: str) -> str:
+        """'line 7: ' of a key, whether it is written dotted or nested."""
+        wanted = ".".join(key)
+        for path, line in self.document.lines.items():
+            if ".".join(path) == wanted:
+                return f"line {line}: "
+        return self.document.at(*key)
+
+    def fit(self, key: str, value: Any) -> Any:
+        """The value as the run holds it; Misfit says why it cannot be."""
+        if self.tasks is not None:
+            return fitted(key, value, self.tasks)
+        known = key in SETTINGS and not isinstance(value, Mapping)
+        return to_plain(SETTINGS[key].fit(value)) if known else value
+
+
+def read_parameters(sheet: SpaceReader, written: Any) -> tuple[Parameter, ...]:
+    """Each after those that its conditions refer to, else in the order of the file."""
+    if not isinstance(written, Mapping) or not written:
+        what = f"is {show(written)}" if written else "is missing or empty"
+        sheet.fault(f"'parameters' {what}; give each as KEY: {EXAMPLE}", "parameters")
+        return ()
+    found: dict[str, Parameter] = {}
+    for key, spec in written.items():
+        if (domain := _read_parameter(sheet, word(key), spec)) is not None:
+            found[word(key)] = Parameter(word(key), domain)
+    if found and all(isinstance(each.domain, Fixed) for each in found.values()):
+        sheet.fault("every parameter is fixed; let at least one vary", "parameters")
+    names = {word(key) for key in written}
+    for key, spec in written.items():
+        if isinstance(spec, Mapping) and "when" in spec:  # of one without a domain too
+            when = _read_when(sheet, word(key), spec["when"], found, names)
+            if word(key) in found:
+                found[word(key)] = replace(found[word(key)], when=when)
+    return _ordered(sheet, found)
+
+
+def _read_parameter(sheet: SpaceReader, key: str, spec: Any) -> Domain | None:
+    def fault(text: str, *inner: str) -> None:
+        sheet.fault(f"'{key}' {text}", "parameters", key, *inner)
+
+    if sheet.tasks and not find_setting(key, sheet.tasks) and key not in SECTIONS:
+        sheet.fault(unknown(key, sheet.tasks), "parameters", key)
+    elif TAKEN.fullmatch(key):
+        fault("is decided by the search itself; remove it")
+    elif not isinstance(spec, Mapping):
+        fault(f"must be {EXAMPLE}, but is {show(spec)}")
+    elif key in SECTIONS and key not in SETTINGS and not WORDS.intersection(map(word, spec)):
+        example = next(name for name in SETTINGS if name.startswith(f"{key}."))
+        fault(f"is a section; write dotted keys, such as {example}: {{float: [low, high]}}")
+    else:
+        for name in map(word, spec):
+            if name not in WORDS:
+                fault(f"has '{name}', which no domain has; {suggest(name, WORDS)}", name)
+        kinds = [kind for kind in KINDS if kind in spec]
+        if len(kinds) == 1:
+            return _read_domain(sheet, key, kinds[0], spec, fault)
+        what = f"has {' and '.join(kinds)}; keep one" if kinds else f"has no domain; give {EXAMPLE}"
+        fault(what)
+    return None
+
+
+def _read_domain(
+    sheet: SpaceReader, key: str, kind: str, spec: Mapping[Any, Any], fault: Fault
+) -> Domain | None:
+    if kind in ("float", "int"):
+        return _read_number(partial(sheet.fit, key), kind == "int", spec, fault)
+    for name in ("log", "step"):
+        if name in spec:
+            fault(f"has '{name}', which is for float and int; remove it", name)
+    if kind == "choice":
+        return _read_choice(partial(sheet.fit, key), spec["choice"], fault)
+    try:
+        return Fixed(sheet.fit(key, spec["fixed"]))
+    except Misfit as misfit:
+        fault(str(misfit), "fixed")
+        return None
+
+
+def _read_choice(fit: Callable[[Any], Any], offered: Any, fault: Fault) -> Choice | None:
+    if not isinstance(offered, list) or not offered:
+        what = "is empty" if offered == [] else f"is {show(offered)}"
+        fault(f"has a choice that {what}; give a list of values", "choice")
+        return None
+    values: list[Any] = []
+    for value in offered:
+        try:
+            fitting = fit(value)
+        except Misfit as misfit:
+            fault(f"has a choice that {misfit}", "choice")
+            continue
+        if fitting in values:
+            fault(f"offers {show(value)} twice; keep one of them", "choice")
+        values.append(fitting)
+    return Choice(tuple(values)) if len(values) == len(offered) else None
+
+
+def _read_number(
+    fit: Callable[[Any], Any], whole: bool, spec: Mapping[Any, Any], fault: Fault
+) -> Number | None:
+    kind = "int" if whole else "float"
+    log, step = spec.get("log", False), spec.get("step")
+    ends = _read_ends(fit, whole, spec[kind], fault)
+    if not isinstance(log, bool):
+        fault(f"has log: {show(log)}; write true or false", "log")
+        return None
+    if ends is None:
+        return None
+    low, high = ends
+    if low >= high:
+        first, last = number_text(low), number_text(high)
+        fault(f"goes from {first} to {last}; the first must be the smaller", kind)
+    elif log and low <= 0:
+        fault(f"has log: true and starts at {number_text(low)}; start above 0", kind)
+    elif log and step is not None:
+        fault("has both log and step; keep one of them", "step")
+    elif step is not None and (text := _step_fault(low, high, step, whole)):
+        fault(text, "step")
+    else:
+        step = step if step is None else int(step) if whole else float(step)
+        domain = Number(low, high, log=log, step=step, whole=whole)
+        try:
+            # A setting of whole numbers fits the ends of a float range, and little between.
+            fit(low + (step or (1 if whole else min(0.5, (high - low) / 2))))
+            return domain
+        except Misfit as misfit:
+            fault(f"{misfit}; write int: [low, high], or offer a choice", kind)
+    return None
+
+
+def _read_ends(
+    fit: Callable[[Any], Any], whole: bool, written: Any, fault: Fault
+) -> tuple[float, float] | None:
+    kind = "int" if whole else "float"
+    if not isinstance(written, list) or len(written) != 2:
+        fault(f"must have {kind}: [low, high], but has {show(written)}", kind)
+        return None
+    ends: list[float] = []
+    for end in written:
+        try:
+            number = as_number(fit(end))
+        except Misfit as misfit:
+            fault(str(misfit), kind)
+            continue
+        if number is None:
+            fault(f"has the end {show(end)}, which is not a number; offer it as a choice", kind)
+        elif whole and (number != int(number) or abs(number) > MOST_WHOLE):
+            fault(f"has the end {show(end)}, which is not a whole number, or too large", kind)
+        else:
+            ends.append(int(number) if whole else number)
+    return (ends[0], ends[1]) if len(ends) == 2 else None
+
+
+def _step_fault(low: float, high: float, step: Any, whole: bool) -> str | None:
+    size = as_number(step)
+    if size is None or size <= 0:
+        return f"has step {show(step)}; it must be a number above 0"
+    if whole and size != int(size):
+        return f"has step {show(step)} between whole numbers; take a whole one"
+    span = f"{number_text(low)} .. {number_text(high)}"
+    if size > high - low:
+        return f"has step {show(step)}, which is longer than {span}"
+    if (high - low) / size > MOST_STEPS:
+        return f"has step {show(step)}, which is too fine for {span}; leave it out"
+    first, last, each = (Decimal(str(number)) for number in (low, high, size))
+    if over := (last - first) % each:
+        read = f"[{number_text(low)}, {number_text(float(last - over))}]"
+        return f"has step {show(step)}, which does not divide {span}: it reaches {read}; write that"
+    return None
+
+
+def _read_when(
+    sheet: SpaceReader,
+    key: str,
+    written: Any,
+    found: Mapping[str, Parameter],
+    names: set[str],
+) -> tuple[Condition, ...]:
+    def fault(text: str, *inner: str) -> None:
+        sheet.fault(f"'{key}' {text}", "parameters", key, "when", *inner)
+
+    conditions = []
+    if key in found and isinstance(found[key].domain, Fixed):
+        fault("is fixed and has 'when'; remove it, or offer a choice of that one value")
+    elif not isinstance(written, Mapping) or not written:
+        fault(f"has when: {show(written)}; write {{other.parameter: value}}")
+    else:
+        for other, text in written.items():
+            name = word(other)
+            if name == key:
+                fault("depends on itself; remove that condition", name)
+            elif name not in names:
+                fault(f"depends on '{name}', which is no parameter; {suggest(name, names)}", name)
+            elif name in found and sheet.tasks is not None:
+                try:
+                    conditions.append(read_condition(found[name], text, sheet.tasks))
+                except (Misfit, Outside) as problem:
+                    fault(f"depends on '{name}' {problem}", name)
+    return tuple(conditions)
+
+
+def _ordered(sheet: SpaceReader, found: Mapping[str, Parameter]) -> tuple[Parameter, ...]:
+    try:
+        TopologicalSorter({key: [c.key for c in p.when] for key, p in found.items()}).prepare()
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        sheet.fault(
+            f"the conditions go round in a circle: {circle}", "parameters", error.args[1][0]
+        )
+        return tuple(found.values())
+    order: dict[str, Parameter] = {}
+    left = dict(found)
+    while left:
+        ready = next(p for p in left.values() if all(c.key in order for c in p.when))
+        order[ready.key] = left.pop(ready.key)
+    return tuple(order.values())

@@ -1,0 +1,273 @@
+"""Reading a search space file: every fault at once, with its line and its remedy.
+
+    about: one sentence
+    tasks: cs224n                    # a task set's name, or its file
+    base: {schedule.name: annealed}  # settings of every trial, dotted or nested
+    parameters:
+      smart.weight:    {float: [0.01, 10], log: true}
+      encoder.dropout: {float: [0.1, 0.5], step: 0.05}
+      smart.steps:     {int: [1, 3]}
+      batch.sizes:     {choice: [[16, 16, 10], [8, 16, 8]]}
+      smart.variant:   {fixed: ball}
+      smart.bregman:   {float: [0.01, 10], log: true, when: {smart.weight: "> 0.1"}}
+    start_from:                      # known good points, tried first; they may be partial
+      - {smart.weight: 5, batch.sizes: [8, 16, 8]}
+
+A condition is a value, a list of values, or a comparison in quotes. It does not hold where the
+parameter that it names takes no part itself. A parameter that takes no part is as base has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from model.common.errors import InputError, suggest
+from model.common.files import Document, read_yaml
+from model.config.parse import flatten
+from model.config.values import SETTINGS, Misfit, find_setting, show
+from model.tasks.task_set import TaskSet, load_task_set
+from model.tasks.yaml_reader import plain_text as word
+from tuner.space.conditions import in_domain
+from tuner.space.domains import Condition, Fixed, Number, Outside, Parameter, value_text
+from tuner.space.parameters import SpaceReader, read_parameters
+from tuner.space.values import fitted, spread, unknown
+
+KEYS = {"about", "tasks", "base", "parameters", "start_from"}
+
+
+@dataclass(frozen=True)
+class SpaceDraft:
+    """What a space file says, each part right in itself."""
+
+    about: str
+    tasks: TaskSet
+    base: dict[str, Any]
+    parameters: tuple[Parameter, ...]
+    start_from: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+    sheet: SpaceReader
+
+
+def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> SpaceDraft:
+    """`tasks` goes before the file's own; `overrides` go over its base and its parameters."""
+    document = read_yaml(path)
+    data, sheet = document.data, SpaceReader(document)
+    for key in data:
+        if key not in KEYS:
+            sheet.fault(
+                f"'{word(key)}' is no part of a space; {suggest(word(key), KEYS)}", word(key)
+            )
+    about = data.get("about") or ""
+    if not isinstance(about, str):
+        sheet.fault(f"'about' must be text, but is {show(about)}", "about")
+    sheet.tasks = _read_tasks(sheet, data.get("tasks"), tasks)
+    base = _read_settings(sheet, data.get("base"), "base")
+    given = _read_overrides(sheet, overrides)
+    parameters = read_parameters(sheet, data.get("parameters"))
+    _refuse_both(sheet, base, parameters)
+    points = _read_points(sheet, data.get("start_from"), parameters, base)
+    parameters, notes = _settle(sheet, parameters, given)
+    if sheet.faults or sheet.tasks is None:
+        raise InputError(str(path), sheet.ordered())
+    base = {key: value for key, value in base.items() if not any(_inside(key, k) for k in given)}
+    keys = {parameter.key for parameter in parameters}
+    points = [{key: value for key, value in point.items() if key in keys} for point in points]
+    return SpaceDraft(
+        about=about,
+        tasks=sheet.tasks,
+        base={**base, **given},
+        parameters=parameters,
+        start_from=tuple(p for n, p in enumerate(points) if p and p not in points[:n]),
+        notes=notes,
+        sheet=sheet,
+    )
+
+
+def _read_tasks(sheet: SpaceReader, written: Any, asked: str | None) -> TaskSet | None:
+    name = written if asked is None else asked
+    if not isinstance(name, str):
+        what = "is missing" if name is None else f"must be text, but is {show(name)}"
+        sheet.fault(f"'tasks' {what}; name a task set, such as cs224n, or its file", "tasks")
+        return None
+    try:
+        # A space can lie beside its task set, and the two move together.
+        beside = sheet.document.path.parent / name
+        own = asked is None and name.endswith((".yaml", ".yml")) and beside.is_file()
+        return load_task_set(str(beside) if own else name)
+    except InputError as error:
+        sheet.faults += [f"{sheet.place('tasks')}{error.where}: {text}" for text in error.faults]
+    except (OSError, ValueError) as error:  # a name that no file system takes
+        sheet.fault(f"'tasks' {show(name)} cannot be read: {error}", "tasks")
+    return None
+
+
+def _read_settings(sheet: SpaceReader, written: Any, section: str) -> dict[str, Any]:
+    if not isinstance(written, Mapping | None):
+        sheet.fault(f"'{section}' must be a mapping of settings, but is {show(written)}", section)
+        return {}
+    try:
+        flat = flatten(written or {})
+    except InputError as error:
+        sheet.faults += [sheet.place(section) + fault for fault in error.faults]
+        return {}
+    settings: dict[str, Any] = {}
+    for key, value in flat.items() if sheet.tasks else ():
+        assert sheet.tasks is not None
+        if find_setting(key, sheet.tasks) is None:
+            sheet.fault(unknown(key, sheet.tasks), section, key)
+            continue
+        try:
+            settings[key] = fitted(key, value, sheet.tasks)
+        except Misfit as misfit:
+            sheet.fault(f"'{key}' {misfit}", section, key)
+    return settings
+
+
+def _read_overrides(sheet: SpaceReader, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    own = SpaceReader(Document(Path("--set"), {}), sheet.tasks)
+    settings = _read_settings(own, overrides, "--set")
+    sheet.faults += [f"--set: {fault}" for fault in own.faults]
+    return settings
+
+
+def _refuse_both(
+    sheet: SpaceReader, base: Mapping[str, Any], parameters: tuple[Parameter, ...]
+) -> None:
+    """What base says of a parameter would never be used, unless it takes part only sometimes."""
+    for parameter in parameters:
+        for key in base if not parameter.when else ():
+            if _decides(parameter, key):
+                _keep_one(sheet, key, parameter.key)
+    # One whose domain is at fault is a parameter all the same.
+    written = sheet.document.data.get("parameters")
+    known = {parameter.key for parameter in parameters}
+    for name, spec in written.items() if isinstance(written, Mapping) else ():
+        always = not isinstance(spec, Mapping) or "when" not in spec
+        if word(name) in base and word(name) not in known and always:
+            _keep_one(sheet, word(name), word(name))
+
+
+def _keep_one(sheet: SpaceReader, key: str, parameter: str) -> None:
+    text = f"'{key}' is in base, and '{parameter}' is a parameter"
+    sheet.fault(f"{text}; keep one of them", "base", key)
+
+
+def _read_points(
+    sheet: SpaceReader, written: Any, parameters: tuple[Parameter, ...], base: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    if not isinstance(written, list | None):
+        sheet.fault(f"'start_from' must be a list of points, but is {show(written)}", "start_from")
+        return []
+    points = []
+    places = _places_of_items(sheet.document, "start_from") if written else []
+    for number, (point, place) in enumerate(zip(written or [], places, strict=True), 1):
+        before = f"{place}start_from {number}"
+        if not isinstance(point, Mapping):
+            sheet.faults.append(f"{before} must be {{KEY: value, ...}}, but is {show(point)}")
+            continue
+        faults: list[str] = []
+        points.append(_read_point(sheet, point, parameters, base, faults))
+        sheet.faults += [f"{before}: {fault}" for fault in faults]
+    return points
+
+
+def _read_point(
+    sheet: SpaceReader,
+    point: Mapping[Any, Any],
+    parameters: tuple[Parameter, ...],
+    base: Mapping[str, Any],
+    faults: list[str],
+) -> dict[str, Any]:
+    known = {parameter.key: parameter for parameter in parameters}
+    written = sheet.document.data.get("parameters")
+    names = {word(key) for key in written} if isinstance(written, Mapping) else set()
+    values: dict[str, Any] = {}
+    for key, value in point.items():
+        name = word(key)
+        if name in known and sheet.tasks is not None:
+            try:
+                values[name] = in_domain(known[name], value, sheet.tasks)
+            except Outside as outside:
+                faults.append(f"'{name}' {show(value)} {outside}")
+            except Misfit as misfit:
+                faults.append(f"'{name}' {misfit}")
+        elif name not in names:  # those that are not known have faults of their own
+            why = "is decided by base" if name in base else "is not a parameter"
+            faults.append(f"'{name}' {why}; {suggest(name, names)}")
+    for parameter in parameters:
+        for condition in parameter.when if parameter.key in values else ():
+            if condition.key in values and not condition.holds(values[condition.key]):
+                text = f"'{parameter.key}' is given, but takes part only when {condition}"
+                faults.append(f"{text}; remove it")
+    return values
+
+
+def _places_of_items(document: Document, key: str) -> list[str]:
+    """'line 7: ' of each item of a list; a document notes the lines of keys alone."""
+    node = yaml.compose(document.path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    # The last of the name, as the data has it: a merged mapping (<<) can hold it too.
+    found = [value for name, value in node.value if name.value == key]
+    items = found[-1].value if found else document.data[key]
+    marks = [getattr(item, "start_mark", None) for item in items]
+    return [f"line {mark.line + 1}: " if mark else document.at(key) for mark in marks]
+
+
+def _settle(
+    sheet: SpaceReader, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
+) -> tuple[tuple[Parameter, ...], tuple[str, ...]]:
+    """The parameters that are left to search once some settings are given, and why others not."""
+    if sheet.tasks is None:
+        return parameters, ()
+    known = {
+        key: value for k, v in given.items() for key, value in spread(k, v, sheet.tasks).items()
+    }
+    known |= given
+    kept: list[Parameter] = []
+    gone: dict[str, str] = {}
+    for parameter in parameters:
+        key = parameter.key
+        if within := [name for name in given if name != key and _decides(parameter, name)]:
+            text = f"'{within[0]}' is part of '{key}', which is searched as a whole"
+            sheet.faults.append(f"--set: {text}; set '{key}'")
+        if key in known:
+            gone[key] = f"{key} is set to {value_text(known[key])} and not searched"
+            continue
+        left = []
+        for condition in parameter.when:
+            if condition.key in known:
+                if not condition.holds(known[condition.key]):
+                    gone[key] = _why(key, condition)
+            elif condition.key in gone:
+                gone[key] = _why(key, condition)
+            else:
+                left.append(condition)
+        if key not in gone:
+            kept.append(replace(parameter, when=tuple(left)))
+    if gone and all(isinstance(parameter.domain, Fixed) for parameter in kept):
+        sheet.faults.append("--set: decides every parameter; leave one to the search")
+    return tuple(kept), tuple(gone.values())
+
+
+def _why(key: str, condition: Condition) -> str:
+    return f"{key} takes part only when {condition}, and is not searched"
+
+
+def _decides(parameter: Parameter, key: str) -> bool:
+    """Whether the parameter has a say in this setting: its own, a task's, one of its section."""
+    if parameter.key in SETTINGS or isinstance(parameter.domain, Number):
+        return _inside(key, parameter.key)
+    # A section says no more than its choices do.
+    mappings = [value for value in parameter.domain.values if isinstance(value, Mapping)]
+    return key in {
+        parameter.key,
+        *(f"{parameter.key}.{name}" for each in mappings for name in each),
+    }
+
+
+def _inside(key: str, section: str) -> bool:
+    return key == section or key.startswith(f"{section}.")

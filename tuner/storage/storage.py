@@ -1,0 +1,260 @@
+"""Storage that is no folder of this machine: whatever pyarrow opens by its URL.
+
+    s3://bucket/path                                                   Amazon's
+    s3://bucket/path?endpoint_override=http://HOST:PORT&scheme=http    anything that speaks like it
+    gs://bucket/path                                                   Google's
+
+Credentials come from where the cloud's own tools look for them. Those written into the URL work
+as well, and never leave this class but for the file system: people see `shown`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from model.common.errors import InputError
+from model.common.files import fsync_folder
+
+PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts, beside the file system's own retries
+# What a URL's query may say aloud. Anything else could be a secret.
+OPEN_OPTIONS = {
+    *("region", "scheme", "endpoint_override", "allow_bucket_creation", "allow_bucket_deletion"),
+    *("retry_limit_seconds", "default_bucket_location", "project_id", "anonymous"),
+}
+HIDDEN = "***"
+T = TypeVar("T")
+
+
+class StorageLost(OSError):
+    """Storage that did not answer for as long as is worth waiting."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    url: str
+    hurried: bool = False  # no attempts beside the file system's own
+
+    def __reduce__(self) -> Any:
+        return Storage, (self.url, self.hurried)
+
+    def __repr__(self) -> str:  # what ends up in logs
+        return f"Storage({self.shown!r})"
+
+    @cached_property
+    def shown(self) -> str:
+        return without_secrets(self.url)
+
+    @cached_property
+    def _place(self) -> tuple[Any, str]:
+        try:
+            system, root = fs.FileSystem.from_uri(impatient(self.url))
+            if not root.strip("/"):
+                raise ValueError("it names no bucket or folder")
+        except (pa.ArrowException, OSError, ValueError) as error:
+            fault = f"is not a place that can be opened ({self._said(error)})"
+            remedy = "write a folder, s3://bucket/path or gs://bucket/path"
+            raise InputError(self.shown, [f"{fault}; {remedy}"]) from None
+        return system, root.rstrip("/")
+
+    def inside(self, name: str) -> Storage:
+        """A folder in this one."""
+        parts = urlsplit(self.url)
+        return Storage(urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{quote(name)}")))
+
+    # --- files, by their path in here -----------------------------------------------------------
+
+    def files(self, folder: str = "") -> dict[str, int]:
+        """path -> bytes of every file in a folder and below it; none if there is no folder."""
+        system, root = self._place
+        place = f"{root}/{folder}".rstrip("/")
+        selector = fs.FileSelector(place, recursive=True, allow_not_found=True)
+        found = self._insist("list", lambda: system.get_file_info(selector))
+        return {
+            info.path[len(root) + 1 :]: info.size for info in found if info.type == fs.FileType.File
+        }
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes, or None if there is none."""
+        system, root = self._place
+
+        def attempt() -> bytes | None:
+            try:
+                with system.open_input_stream(f"{root}/{path}") as stream:
+                    return bytes(stream.read())
+            except FileNotFoundError:
+                return None
+
+        return self._insist(f"read {path}", attempt)
+
+    def write(self, path: str, content: bytes) -> None:
+        system, root = self._place
+
+        def attempt() -> None:
+            with system.open_output_stream(self._room_for(path)) as stream:
+                stream.write(content)
+            self._settle(path)
+
+        self._insist(f"write {path}", attempt)
+
+    def put(self, local: Path, path: str) -> None:
+        """Copy a file of this machine. It appears whole, or not at all."""
+        system, root = self._place
+
+        def attempt() -> None:
+            target = self._room_for(path)
+            fs.copy_files(
+                str(local),
+                target,
+                source_filesystem=fs.LocalFileSystem(),
+                destination_filesystem=system,
+            )
+            self._settle(path)
+
+        self._insist(f"write {path}", attempt)
+
+    def get(self, path: str, local: Path) -> None:
+        """Copy a file to this machine. It appears whole, or not at all."""
+        system, root = self._place
+        local.parent.mkdir(parents=True, exist_ok=True)
+        beside = local.with_name(f".{local.name}.{uuid.uuid4().hex[:8]}.tmp")
+
+        def attempt() -> None:
+            fs.copy_files(
+                f"{root}/{path}",
+                str(beside),
+                source_filesystem=system,
+                destination_filesystem=fs.LocalFileSystem(),
+            )
+
+        try:
+            self._insist(f"read {path}", attempt)
+            beside.replace(local)
+            fsync_folder(local.parent)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files; those that are gone already do not matter."""
+        system, root = self._place
+        for path in paths:
+
+            def attempt(place: str = f"{root}/{path}") -> None:
+                try:
+                    system.delete_file(place)
+                except FileNotFoundError:
+                    pass
+
+            self._insist(f"remove {path}", attempt)
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Write, read and remove a file. Raises InputError with the reason and what to look at."""
+        path, word = f".stockpot-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex.encode()
+        probe = replace(self, hurried=True)
+        try:
+            probe.write(path, word)
+            same = probe.read(path) == word
+            probe.remove([path])
+        except StorageLost as error:
+            remedy = "check that it exists, the endpoint, and the credentials of this machine"
+            raise InputError(self.shown, [f"{error.args[0]}; {remedy}"]) from None
+        if not same:
+            raise InputError(self.shown, ["what was written did not come back; choose another"])
+
+    def _insist(self, what: str, attempt: Callable[[], T]) -> T:
+        """Try again a few times, with growing pauses; then say in a sentence what did not work."""
+        for pause in (*(() if self.hurried else PAUSES), None):
+            try:
+                return attempt()
+            except FileNotFoundError as error:
+                raise StorageLost(f"cannot {what} in {self.shown} ({self._said(error)})") from None
+            except (OSError, pa.ArrowException) as error:
+                if pause is None or is_hopeless(error):
+                    fault = f"cannot {what} in {self.shown} ({self._said(error)})"
+                    raise StorageLost(fault) from None
+                time.sleep(pause)
+        raise AssertionError  # the last attempt returns or raises
+
+    def _room_for(self, path: str) -> str:
+        """Where to write: object stores show a file when it is whole, folders at once."""
+        system, root = self._place
+        if system.type_name != "local":
+            return f"{root}/{path}"
+        folder, _, name = f"{root}/{path}".rpartition("/")
+        system.create_dir(folder, recursive=True)
+        return f"{folder}/.{name}.tmp"
+
+    def _settle(self, path: str) -> None:
+        system, root = self._place
+        if system.type_name == "local":
+            system.move(self._room_for(path), f"{root}/{path}")
+
+    def _said(self, error: BaseException) -> str:
+        """An error in one line, without what must not be said."""
+        text = " ".join(str(error).split())
+        for secret in secrets_of(self.url):
+            text = text.replace(secret, HIDDEN)
+        return text[:300]
+
+
+def is_url(text: object) -> bool:
+    return "://" in str(text)
+
+
+def impatient(url: str) -> str:
+    """Google's client retries for a quarter of an hour by itself unless told otherwise."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("gs", "gcs") or "retry_limit_seconds" in parts.query:
+        return url
+    query = "&".join(filter(None, [parts.query, "retry_limit_seconds=20"]))
+    return urlunsplit(parts._replace(query=query))
+
+
+def is_hopeless(error: BaseException) -> bool:
+    """What waiting does not mend."""
+    words = str(error)
+    return isinstance(error, PermissionError) or any(
+        sign in words for sign in ("NO_SUCH_BUCKET", "ACCESS_DENIED", "NoSuchBucket")
+    )
+
+
+def without_secrets(url: str) -> str:
+    """The URL as people may see it."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    shown = []
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        if key not in OPEN_OPTIONS:
+            value = HIDDEN
+        elif "@" in value:
+            before, _, place = value.rpartition("@")
+            scheme, found, _ = before.partition("://")
+            value = f"{scheme}://{HIDDEN}@{place}" if found else f"{HIDDEN}@{place}"
+        shown.append(f"{key}={value}")
+    host = f"{HIDDEN}@{host}" if at else host
+    return urlunsplit(parts._replace(netloc=host, query="&".join(shown)))
+
+
+def secrets_of(url: str) -> list[str]:
+    """All that `without_secrets` hides, the longest first."""
+    parts = urlsplit(url)
+    user, _, _ = parts.netloc.rpartition("@")
+    found = [user, *user.split(":")]
+    for key, value in parse_qsl(parts.query):
+        if key not in OPEN_OPTIONS:
+            found.append(value)
+        elif "@" in value:
+            hidden = value.rpartition("@")[0].rpartition("://")[2]
+            found += [hidden, *hidden.split(":")]
+    return sorted({text for text in found if text}, key=lambda text: (-len(text), text))

@@ -1,0 +1,174 @@
+"""The columns of TensorBoard's HParams table: a search space as it can be shown, typed and bounded.
+
+The table holds numbers, text and booleans. A list has a readable label, as in Optuna, and where it
+is given task by task a number for each task beside it. A range on a log scale has its logarithm
+beside it, because the table knows no scale.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from model.common.errors import InputError
+from model.config.values import find_setting
+from model.modules.encoder import ATTENTION_DROPOUT, HIDDEN_DROPOUT, place_of
+from model.modules.encoder_defaults import file_of
+from model.training.prepare import fill_in
+from tuner.space.domains import Choice, Fixed, Number, Parameter, is_number, value_text
+from tuner.space.space import Space
+from tuner.space.values import matches, meaning, spread
+
+Value: TypeAlias = "str | float | bool"
+
+ORIGIN = "origin"
+ORIGINS = ("default", "start_from", "sampler", "confirm", "soup")
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    about: str
+    key: str  # the parameter it is made from
+    read: Callable[[Any], Value | None]  # of that parameter's value; None leaves the cell empty
+    shown: bool  # among the first that TensorBoard ticks; it has room for five
+    ends: tuple[float, float] | None = None
+    choices: tuple[Value, ...] = ()
+
+    def within(self, value: Value | None) -> Column:
+        """The same with this value among the choices: the filter hides what is not offered."""
+        if value is None or self.ends or value in self.choices:
+            return self
+        return replace(self, choices=(*self.choices, value))
+
+
+@dataclass(frozen=True)
+class Columns:
+    columns: tuple[Column, ...]
+    default: dict[str, Any]  # the default's value of every parameter that takes part in it
+
+    @classmethod
+    def of(cls, space: Space) -> Columns:
+        default = default_values(space)
+        found = [column for each in space.parameters for column in _columns(each, space)]
+        fitting = [
+            column.within(column.read(default[column.key]) if column.key in default else None)
+            for column in found
+        ]
+        about = "the default, a known point, the sampler's, a repeat of another trial, or a soup"
+        origin = Column(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
+        return cls((*fitting, origin), default)
+
+    def values(self, settings: Mapping[str, Any], origin: str) -> dict[str, Value]:
+        """A trial's cells. A parameter that takes no part in it has none.
+
+        The default, and a repeat of it, has no settings: it is what base alone gives.
+        """
+        known = {**(settings or self.default), ORIGIN: origin}
+        cells = {c.name: c.read(known[c.key]) for c in self.columns if c.key in known}
+        return {name: value for name, value in cells.items() if value is not None}
+
+
+def default_values(space: Space) -> dict[str, Any]:
+    """What base alone gives for each parameter, also where the space could not express it."""
+    try:
+        config = fill_in(space.config({}))
+    except InputError:  # then the default's trial fails as well, and says why
+        return {}
+    known = {**meaning(config, space.task_set)}
+    for key, value in dropouts_of(config.encoder.name).items():
+        known[key] = value if known.get(key) is None else known[key]
+    values: dict[str, Any] = {}
+    for parameter in space.parameters:
+        if parameter.active(values):
+            values[parameter.key] = _default_value(parameter, known, space)
+    return values
+
+
+def dropouts_of(encoder: str) -> dict[str, float]:
+    """What 'the encoder's own' dropout means, so far as its configuration says."""
+    file = file_of(place_of(encoder), "config.json")
+    try:
+        config = json.loads(file.read_text(encoding="utf-8")) if file else {}
+    except (OSError, ValueError):
+        return {}
+    hidden = next((config[name] for name in HIDDEN_DROPOUT if name in config), None)
+    attention = next((config[name] for name in ATTENTION_DROPOUT if name in config), None)
+    found: dict[str, Any] = {"encoder.dropout": hidden, "head.dropout": hidden}
+    found["encoder.attention_dropout"] = attention
+    return {key: value for key, value in found.items() if is_number(value)}
+
+
+def _default_value(parameter: Parameter, known: Mapping[str, Any], space: Space) -> Any:
+    key, domain = parameter.key, parameter.domain
+    if not isinstance(domain, Number):
+        for value in domain.values:
+            if matches(key, value, known, space.task_set):
+                return value
+    each = [known.get(f"{key}.{task.name}") for task in space.task_set]
+    return known.get(key) if None in each else each
+
+
+def _columns(parameter: Parameter, space: Space) -> Iterable[Column]:
+    key, domain = parameter.key, parameter.domain
+    setting = find_setting(key, space.task_set)
+    about = setting.help if setting else key
+    if parameter.when:
+        about += f" (takes part when {' and '.join(map(str, parameter.when))})"
+    # TensorBoard draws no line for a trial that lacks a column that is shown.
+    shown = not parameter.when
+    if isinstance(domain, Number):
+        yield Column(key, about, key, _number, shown, (domain.low, domain.high))
+        if domain.log:
+            ends = (math.log10(domain.low), math.log10(domain.high))
+            yield Column(f"{key}.log10", f"log10 of: {about}", key, _log10, False, ends)
+    elif isinstance(domain, Choice):
+        read = _reader(domain)
+        choices = tuple(cell for value in domain.values if (cell := read(value)) is not None)
+        yield Column(key, about, key, read, shown, choices=tuple(dict.fromkeys(choices)))
+        yield from _per_task(key, about, domain, space)
+    else:
+        assert isinstance(domain, Fixed)  # the same in every trial: nothing to compare
+
+
+def _per_task(key: str, about: str, domain: Choice, space: Space) -> Iterable[Column]:
+    """A number for each task, where the value is given so: batch sizes, loss weights."""
+    spreads = [spread(key, value, space.task_set) for value in domain.values]
+    names = dict.fromkeys(name for each in spreads for name in each if name != key)
+    if not any(isinstance(value, list | Mapping) for value in domain.values):
+        return  # one number for all of them, and shown as such
+    for name in names:
+        found = [each[name] for each in spreads if name in each]
+        if not all(map(is_number, found)):
+            continue
+
+        def read(value: Any, name: str = name) -> Value | None:
+            return _number(spread(key, value, space.task_set).get(name))
+
+        task = name.removeprefix(f"{key}.")
+        choices = tuple(sorted({float(number) for number in found}))
+        yield Column(name, f"of {task}: {about}", key, read, False, choices=choices)
+
+
+def _number(value: Any) -> Value | None:
+    return float(value) if is_number(value) and math.isfinite(value) else None
+
+
+def _log10(value: Any) -> Value | None:
+    return math.log10(value) if is_number(value) and value > 0 else None
+
+
+def _reader(domain: Choice) -> Callable[[Any], Value | None]:
+    """How the values of a choice are shown: one type for all, or TensorBoard mixes them up."""
+    if all(map(is_number, domain.values)):
+        return _number
+    if all(isinstance(value, bool) for value in domain.values):
+        return lambda value: value if isinstance(value, bool) else None
+
+    def label(value: Any) -> Value:
+        return value_text(domain.label(value) if value in domain.values else value)
+
+    return label

@@ -1,0 +1,238 @@
+"""What a person sees of a search while it runs.
+
+On a terminal a block at the bottom, drawn anew in place, with the events above it; anywhere else
+one plain line per event. Nothing that goes wrong with the output may end a search.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, TextIO
+
+from model.cli.text import clock, one_line, short
+from tuner.runs.state import OVERALL, OVERALL_NAMES, RunState, TrialState, objective_value
+
+if TYPE_CHECKING:
+    from tuner.engine.engine import Engine, Live
+
+REFRESH = 0.25  # seconds between two drawings
+WINDOW = 30.0  # seconds over which the speed is measured
+BAR = 20
+
+
+class SearchConsole:
+    def __init__(self, quiet: bool = False, verbose: bool = False) -> None:
+        self.quiet, self.verbose = quiet, verbose
+        dumb = os.environ.get("TERM", "dumb") == "dumb"
+        self.on_terminal = not quiet and not dumb and sys.stdout.isatty()
+        self.block: list[str] = []  # as it stands on the screen
+        self.drawn = 0.0
+        self.told = -1  # reports of the state that were shown or are older than this console
+        self.engine: Engine | None = None
+        self.view: View | None = None
+        self.warned: set[str] = set()
+
+    def log(self, line: str) -> None:
+        """An event, above the block."""
+        self._tell_evaluations()
+        self._say(line)
+
+    def _say(self, line: str) -> None:
+        if not self.quiet:
+            line = f"{time.strftime('%H:%M:%S')}  {one_line(line)}"
+            if self.on_terminal:
+                line = textwrap.fill(
+                    line,
+                    max(40, shutil.get_terminal_size().columns - 1),
+                    subsequent_indent=" " * 10,
+                    break_on_hyphens=False,
+                    break_long_words=False,  # paths are there to be copied
+                )
+            # In one piece, so that the block does not flicker.
+            self._write(sys.stdout, f"{self._erased()}{line}\n" + self._shown(self.block))
+
+    def warn(self, line: str) -> None:
+        self.warned.add(line)
+        lines = "".join(f"{one_line(part)}\n" for part in line.splitlines())
+        self._write(sys.stdout, self._erased())
+        self._write(sys.stderr, lines)
+        self._write(sys.stdout, self._shown(self.block))
+
+    def clear(self) -> None:
+        """Take the block away, before something else is printed or at the end."""
+        self._tell_evaluations()
+        self._write(sys.stdout, self._erased())
+        self.block = []
+
+    def draw(self, engine: Engine) -> None:
+        """Called all the time; does something a few times a second."""
+        if self.quiet:
+            return
+        if self.engine is not engine:
+            self.engine, self.told = engine, len(engine.state.reports)
+            self.view = View(engine)
+        self._tell_evaluations()
+        now = time.monotonic()
+        if self.on_terminal and now - self.drawn >= REFRESH and self.view is not None:
+            self.drawn = now
+            width, height = shutil.get_terminal_size()
+            lines = [fitting(line, width) for line in self.view.lines(now, height - 1)]
+            self._write(sys.stdout, self._erased() + self._shown(lines))
+
+    def _tell_evaluations(self) -> None:
+        if self.engine is None:
+            return
+        reports = self.engine.state.reports
+        new, self.told = reports[self.told :], len(reports)
+        for report in new if self.verbose else ():
+            self._say(evaluation_line(report))
+
+    def _erased(self) -> str:
+        """Back to where the block begins, and everything from there on gone."""
+        if not self.block:
+            return ""
+        # After the window was made narrower, a line may stand on several.
+        width = shutil.get_terminal_size().columns
+        rows = sum(max(1, -(-len(line) // width)) for line in self.block)
+        return f"\r\x1b[{rows}A\x1b[J"
+
+    def _shown(self, lines: list[str]) -> str:
+        self.block = lines
+        return "".join(f"{line}\n" for line in lines)
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        if not text:
+            return
+        try:
+            encoding = stream.encoding or "utf-8"
+            stream.write(text.encode(encoding, "replace").decode(encoding))
+            stream.flush()
+        except (OSError, ValueError):  # a closed pipe, a terminal that has gone
+            if stream is sys.stdout:
+                self.quiet, self.on_terminal, self.block = True, False, []
+
+
+class View:
+    """The lines of the block. What follows from the ledger is computed only when it grew."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.began = time.monotonic()
+        self.events = -1
+        self.samples: deque[tuple[float, int]] = deque()
+        self.refresh(engine.state)
+        self.at_first = self.total()
+        fancy = (sys.stdout.encoding or "").lower().startswith("utf")
+        self.full, self.empty = ("━", "─") if fancy else ("#", "-")
+
+    def refresh(self, state: RunState) -> None:
+        if state.events == self.events:
+            return
+        self.events = state.events
+        self.counts = state.counts()
+        self.best = best_line(state)
+        # Examples that a trial takes. Those that are stopped end first, so on their own they
+        # would promise too much: those that run are taken to run to the end.
+        most, running = self.engine.limits.max_examples, max(1, len(self.engine.live))
+        ended = self.counts["finished"] + self.counts["stopped"]
+        self.cost = (state.ended_examples + most * running) / (ended + running)
+
+    def lines(self, now: float, height: int) -> list[str]:
+        """At most `height` lines, for what is true at `now`."""
+        self.refresh(self.engine.state)
+        live = list(self.engine.live.values())
+        lines = [self.head(now), self.speed(now)]
+        if self.engine.draining:
+            lines.insert(0, f"stopping ({self.engine.draining}): what runs is being saved")
+        room = max(0, height - len(lines))
+        shown = live if len(live) <= room else live[: max(0, room - 1)]
+        lines += [self.trial(each) for each in shown]
+        if len(shown) < len(live):
+            lines.append(f"  and {len(live) - len(shown)} more")
+        return lines[: max(1, height)]
+
+    def head(self, now: float) -> str:
+        counts, asked = self.counts, self.engine.limits.num_samples
+        done = counts["finished"] + counts["stopped"] + counts["failed"]
+        parts = [f"{done} of {asked} trials", f"{len(self.engine.live)} running"]
+        parts += [f"{counts[end]} {end}" for end in ("stopped", "failed") if counts[end]]
+        repeats = len(self.engine.state.repeats)
+        parts += [f"{repeats} again with other seeds"] if repeats else []
+        left = self.left(now)
+        parts.append(clock(now - self.began) + (f", about {clock(left)} left" if left else ""))
+        return "  ".join(parts)
+
+    def speed(self, now: float) -> str:
+        total = self.total()
+        self.samples.append((now, total))
+        while now - self.samples[0][0] > WINDOW:
+            self.samples.popleft()
+        then, before = self.samples[0]
+        rate = max(0, total - before) / (now - then) if now > then else 0
+        return self.best + (f"  {rate:,.0f} examples/s" if rate else "")
+
+    def trial(self, live: Live) -> str:
+        most = self.engine.limits.max_examples
+        share = min(1.0, live.examples / most) if most else 0.0
+        full = int(BAR * share)
+        bar = self.full * full + self.empty * (BAR - full)
+        trial: TrialState = self.engine.state.trials[live.trial]
+        last = trial.evaluations[-1] if trial.evaluations else None
+        goal = self.engine.state.goal
+        said = f"  {short(objective_value(last, goal))}" if last is not None else ""
+        return f"  {live.trial}  {bar} {100 * share:3.0f} %  {live.examples:>7,}/{most:,}{said}"
+
+    def total(self) -> int:
+        """Examples trained, those since the last evaluations too."""
+        state = self.engine.state
+        live = self.engine.live.values()
+        since = sum(each.examples - state.trials[each.trial].examples for each in live)
+        return int(state.examples + since)
+
+    def left(self, now: float) -> float | None:
+        """Seconds, at the mean speed so far; None while there is none."""
+        limits, state = self.engine.limits, self.engine.state
+        rate = (self.total() - self.at_first) / max(now - self.began, 1e-9)
+        if rate <= 0 or self.engine.draining:
+            return None
+        live = self.engine.live
+        todo = sum(max(0, limits.max_examples - each.examples) for each in live.values())
+        waiting = sum(1 for trial in state.open_trials if trial.id not in live)
+        todo += round((waiting + state.missing) * self.cost)
+        best, seeds = limits.confirm
+        todo += max(0, best * seeds - len(state.repeats)) * limits.max_examples
+        seconds = float(todo / rate)
+        return seconds if limits.deadline is None else max(0.0, min(seconds, limits.deadline - now))
+
+
+def best_line(state: RunState) -> str:
+    best = state.best_trial()
+    entry = best.chosen(state.objectives) if best is not None else None
+    if best is None or entry is None:
+        return "none has finished yet"
+    name = "" if state.goal in OVERALL_NAMES else f"{state.goal} "
+    return f"best {name}{scored(entry, state.goal)} ({best.id})"
+
+
+def scored(entry: dict[str, Any], goal: str = OVERALL) -> str:
+    ends = entry.get("tasks", {}).get(goal, entry).get("interval")
+    value = short(objective_value(entry, goal))
+    return value + (f" [{short(ends[0])}, {short(ends[1])}]" if ends else "")
+
+
+def evaluation_line(report: dict[str, Any]) -> str:
+    tasks = "  ".join(
+        f"{name} {short(task['value'])}" for name, task in report.get("tasks", {}).items()
+    )
+    return f"{report['trial']} {report['examples']:>9,} examples  overall {scored(report)}  {tasks}"
+
+
+def fitting(line: str, width: int) -> str:
+    """Cut so that it never wraps: the cursor goes up by lines."""
+    line = one_line(line)
+    return line if len(line) < width else line[: max(0, width - 2)] + "…"

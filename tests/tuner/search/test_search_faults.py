@@ -82,8 +82,9 @@ def test_a_second_driver_is_refused_and_a_third_takes_over_after_a_crash(
 ) -> None:
     flags = (*SMALL, "--num-samples", "3")
     first = Started.start(tmp_path, *flags)
+    assert first.wait_for(lambda: first.new("started"))
     # Others may look on meanwhile, through Optuna's own interface.
-    assert first.wait_for(lambda: events(first.folder) and open_study(first.folder).trials)
+    assert open_study(first.folder).trials
     before = {p.name for p in first.folder.iterdir() if not p.name.endswith(".tmp")}
     second = run_here(tmp_path, *flags, "--resume")
     assert second.returncode == 2

@@ -39,23 +39,34 @@ def cosine(a: list[float], b: list[float]) -> float:
     return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(y * y for y in b))
 
 
-def test_cosine_regression_covers_the_label_range() -> None:
+def test_cosine_regression_is_a_learned_line_over_the_label_range() -> None:
     head = CosineHead(4, "regression", low=1.0, high=5.0)
+    u, v = torch.randn(2, 6, 4)
+    expected = [5 * cosine(a, b) for a, b in zip(u.tolist(), v.tolist(), strict=True)]
+    found = head(concatenation(u, v)).squeeze(-1)
+    assert found.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-5)  # 1 + 4 (1.25 cos - .25)
+    assert head(concatenation(u, 7 * u)).squeeze(-1).tolist() == pytest.approx([5.0] * 6)
+    found.sum().backward()
+    assert head.gain.grad and head.offset.grad
+
+
+def test_a_cosine_that_was_saved_without_its_line_answers_as_it_did() -> None:
+    head = CosineHead(4, "regression", low=1.0, high=5.0)
+    before = {k: v for k, v in head.state_dict().items() if k.startswith("projection")}
+    head.load_state_dict(before)
     u, v = torch.randn(2, 6, 4)
     expected = [3 + 2 * cosine(a, b) for a, b in zip(u.tolist(), v.tolist(), strict=True)]
     assert head(concatenation(u, v)).squeeze(-1).tolist() == pytest.approx(expected, rel=1e-5)
-    assert head(concatenation(u, 7 * u)).squeeze(-1).tolist() == pytest.approx([5.0] * 6)
-    assert head(concatenation(u, -u)).squeeze(-1).tolist() == pytest.approx([1.0] * 6, abs=1e-5)
 
 
 def test_cosine_projects_both_embeddings_alike() -> None:
-    head = CosineHead(4, "regression", low=-1.0, high=1.0)
+    head = CosineHead(4, "regression", low=0.0, high=1.0)
     torch.nn.init.normal_(head.projection.weight)
     torch.nn.init.normal_(head.projection.bias)
     u, v = torch.randn(2, 6, 4)
     weight, bias = head.projection.weight, head.projection.bias
     a, b = (u @ weight.T + bias).tolist(), (v @ weight.T + bias).tolist()
-    expected = [cosine(x, y) for x, y in zip(a, b, strict=True)]
+    expected = [1.25 * cosine(x, y) - 0.25 for x, y in zip(a, b, strict=True)]
     found = head(concatenation(u, v))
     assert found.squeeze(-1).tolist() == pytest.approx(expected, rel=1e-4, abs=1e-5)
     torch.testing.assert_close(found, head(concatenation(v, u)))

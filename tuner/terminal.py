@@ -136,11 +136,6 @@ class View:
         self.events = state.events
         self.counts = state.counts()
         self.best = best_line(state)
-        # Examples that a trial takes. Those that are stopped end first, so on their own they
-        # would promise too much: those that run are taken to run to the end.
-        most, running = self.engine.limits.max_examples, max(1, len(self.engine.live))
-        ended = self.counts["finished"] + self.counts["stopped"]
-        self.cost = (state.ended_examples + most * running) / (ended + running)
 
     def lines(self, now: float, height: int) -> list[str]:
         """At most `height` lines, for what is true at `now`."""
@@ -157,7 +152,7 @@ class View:
         return lines[: max(1, height)]
 
     def head(self, now: float) -> str:
-        counts, asked = self.counts, self.engine.limits.num_samples
+        counts, asked = self.counts, self.engine.stages.trials
         done = counts["finished"] + counts["stopped"] + counts["failed"]
         parts = [f"{done} of {asked} trials", f"{len(self.engine.live)} running"]
         parts += [f"{counts[end]} {end}" for end in ("stopped", "failed") if counts[end]]
@@ -177,11 +172,11 @@ class View:
         return self.best + (f"  {rate:,.0f} examples/s" if rate else "")
 
     def trial(self, live: Live) -> str:
-        most = self.engine.limits.max_examples
+        trial: TrialState = self.engine.state.trials[live.trial]
+        most = trial.length or self.engine.stages.final.examples
         share = min(1.0, live.examples / most) if most else 0.0
         full = int(BAR * share)
         bar = self.full * full + self.empty * (BAR - full)
-        trial: TrialState = self.engine.state.trials[live.trial]
         last = trial.evaluations[-1] if trial.evaluations else None
         goal = self.engine.state.goal
         said = f"  {short(objective_value(last, goal))}" if last is not None else ""
@@ -196,18 +191,12 @@ class View:
 
     def left(self, now: float) -> float | None:
         """Seconds, at the mean speed so far; None while there is none."""
-        limits, state = self.engine.limits, self.engine.state
-        rate = (self.total() - self.at_first) / max(now - self.began, 1e-9)
+        deadline, total = self.engine.limits.deadline, self.total()
+        rate = (total - self.at_first) / max(now - self.began, 1e-9)
         if rate <= 0 or self.engine.draining:
             return None
-        live = self.engine.live
-        todo = sum(max(0, limits.max_examples - each.examples) for each in live.values())
-        waiting = sum(1 for trial in state.open_trials if trial.id not in live)
-        todo += round((waiting + state.missing) * self.cost)
-        best, seeds = limits.confirm
-        todo += max(0, best * seeds - len(state.repeats)) * limits.max_examples
-        seconds = float(todo / rate)
-        return seconds if limits.deadline is None else max(0.0, min(seconds, limits.deadline - now))
+        seconds = max(0, self.engine.stages.cost() - total) / rate
+        return seconds if deadline is None else max(0.0, min(seconds, deadline - now))
 
 
 def best_line(state: RunState) -> str:

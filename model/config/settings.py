@@ -224,6 +224,9 @@ class BudgetSettings:
     eval_every: Annotated[
         int | None, AtLeast(1), "examples between evaluations; null: one per epoch, at least 3"
     ] = None
+    eval_at: Annotated[
+        tuple[int, ...] | None, AtLeast(1), "examples at which to evaluate, in place of eval_every"
+    ] = None
     eval_rows: Annotated[int | None, AtLeast(2), "dev rows scored of each task; null: all"] = None
 
 

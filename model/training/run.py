@@ -254,8 +254,6 @@ class TrainingRun:
 
     def fine_tune(self, stop: Stop, watch: Watch, heartbeat: Heartbeat) -> Iterator[Record]:
         progress, steps = self.progress, self.prepared.steps
-        every = self.config.budget.eval_every
-        assert every is not None  # filled in by prepare
         self.model.train()
         for tasks in self.prepared.rounds(progress.step):
             if stop():
@@ -266,8 +264,16 @@ class TrainingRun:
             before = progress.examples
             self.advance(tasks)
             watch(progress, steps)
-            if progress.examples // every > before // every or progress.step == steps:
+            if self._is_due(before, progress.examples) or progress.step == steps:
                 yield self.evaluate()
+
+    def _is_due(self, before: int, now: int) -> bool:
+        """Whether an evaluation falls into the step from so many examples to so many."""
+        budget = self.config.budget
+        if budget.eval_at is not None:
+            return any(before < point <= now for point in budget.eval_at)
+        assert budget.eval_every is not None  # filled in by prepare
+        return now // budget.eval_every > before // budget.eval_every
 
     def advance(self, tasks: Round) -> None:
         """One step on a batch of each of these tasks."""
@@ -295,6 +301,7 @@ class TrainingRun:
 
     def evaluate(self) -> Record:
         """Score the model, keep what is worth keeping, save, and start the next stretch."""
+        began = time.perf_counter()
         evaluation = evaluate(
             self.scored,
             self.prepared.dev,
@@ -302,7 +309,7 @@ class TrainingRun:
             alpha=self.config.loss.alpha,
             bfloat16=self.prepared.bfloat16,
         )
-        record = self._record(evaluation)
+        record = self._record(evaluation) | {"evaluation_seconds": time.perf_counter() - began}
         file = self.out / record["predictions"]
         file.parent.mkdir(exist_ok=True)  # fails if the run's folder went away
         write_predictions(file, evaluation.predictions)

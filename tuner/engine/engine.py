@@ -7,24 +7,36 @@ in the ledger before it is given, so a search that dies at any moment goes on fr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from model.common.errors import InputError
 from model.tasks.task_set import TaskSet
-from tuner.engine.early_stopping import Rungs, reports_of
-from tuner.engine.job import Job
+from tuner.engine.job import Job, training_budget
+from tuner.engine.ladder import Ladder
 from tuner.engine.sampling import Suggester
+from tuner.engine.stages import REDUCTION, Stages
 from tuner.engine.study_file import StudyFile
 from tuner.runs.folder import trial_folder
 from tuner.runs.ledger import Ledger, faults_of
 from tuner.runs.retention import CheckpointStore, surplus, wanted
-from tuner.runs.state import TrialState, Warn, noise_of, objective_score, objective_value
+from tuner.runs.state import (
+    CONFIRM,
+    DEFAULT,
+    PROMOTED,
+    RunState,
+    TrialState,
+    Warn,
+    noise_of,
+    objective_score,
+    objective_value,
+)
 from tuner.space.space import Space
 
-DEFAULT, START, SAMPLED, CONFIRM = "default", "start_from", "sampler", "confirm"
+START, SAMPLED = "start_from", "sampler"
 # Why a search stops before all is done.
 INTERRUPTED, TIME, FAILURES, LEDGER = "interrupted", "time", "failures", "ledger"
 STORAGE = "storage"  # a failure's kind as well: it is not the trial's own, and ends no trial
@@ -34,13 +46,12 @@ STORAGE = "storage"  # a failure's kind as well: it is not the trial's own, and 
 class Limits:
     """How far the search goes, and what it keeps."""
 
-    num_samples: int
-    max_examples: int
-    eval_every: int
     slots: int
     threads: int
+    final_threads: int = 0  # of a final that has the machine to itself; 0: as the others
     keep: int = 5
-    confirm: tuple[int, int] = (0, 0)  # the best N, over S further seeds each
+    reduction: float = REDUCTION
+    frozen: int = 8  # trials at most whose states wait on disk to be gone on with
     attempts: int = 4  # a trial that loses its machine so often has failed
     failures: int = 5  # trials failed in a row before the search stops
     deadline: float | None = None  # time.monotonic() by which to stop
@@ -64,8 +75,8 @@ class Engine:
     store: CheckpointStore
     data: Path | None
     limits: Limits
-    extra: Mapping[str, Any]  # settings that the command decides: encoder, budget
-    rungs: Rungs | None
+    stages: Stages
+    extra: Mapping[str, Any]  # settings that the command decides
     study: StudyFile
     warn: Warn
     log: Warn
@@ -77,12 +88,10 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
-        if self.rungs is not None:
-            decisions = self.rungs.replay(reports_of(self.ledger.state))
-            for trial, decision in decisions.items():  # about to be stopped when the driver died
-                state = self.ledger.state.trials[trial]
-                if state.status == "open" and state.origin != DEFAULT:
-                    self._stop(state, state.examples, decision.rung or 0, decision.reason)
+        self.ladder = Ladder(self.stages, self.limits.reduction)
+        for trial in self.state.trials.values():
+            self._enter(trial)
+            self._rank(trial)
         for trial in self.state.trials.values():  # closed, and its driver died before tidying
             if trial.status != "open":
                 self.store.drop_states(trial.id)
@@ -91,18 +100,17 @@ class Engine:
     # --- what to do next --------------------------------------------------------------------
 
     @property
-    def state(self) -> Any:
+    def state(self) -> RunState:
         return self.ledger.state
 
     @property
     def done(self) -> bool:
-        return not self.state.open_trials and self.state.missing == 0 and not self._repeats_due()
+        return not self.state.open_trials and self._step() is None
 
     def next_job(self) -> Job | None:
         """A trial to start, or None while there is nothing to do or no slot."""
         while not (self.draining or self.fatal or len(self.live) >= self.limits.slots):
-            waiting = [trial for trial in self.state.open_trials if trial.id not in self.live]
-            trial = waiting[0] if waiting else self._create()
+            trial = self._waiting() or self._next_trial()
             if trial is None:
                 return None
             try:
@@ -114,15 +122,36 @@ class Engine:
             return job
         return None
 
-    def _create(self) -> TrialState | None:
-        if self.state.missing:
-            return self._create_search_trial()
-        repeats = self._repeats_due()
-        if not repeats:
+    def _waiting(self) -> TrialState | None:
+        """A trial that was begun and goes on: it lost its driver or machine, or was promoted."""
+        going = (t for t in self.state.open_trials if t.id not in self.live and not t.frozen)
+        return next(going, None)
+
+    def _next_trial(self) -> TrialState | None:
+        step = self._step()
+        if step is None:
+            if not self.live:
+                self._close_frozen(self.state.open_trials)
             return None
-        of, seed = repeats[0]
-        original = self.state.trials[of]
-        return self._created(None, {}, original.settings, CONFIRM, seed, of=of)
+        return step()
+
+    def _step(self) -> Callable[[], TrialState | None] | None:
+        """What a free slot is for: a new configuration, else a promotion, the race, a final."""
+        if self.state.missing:
+            return self._create_search_trial
+        if promoted := self.ladder.promotion():
+            return partial(self._promote, *promoted)
+        if not all(map(self.ladder.is_complete, range(self.stages.top or 1))):
+            return None
+        if repeats := self._repeats_due():
+            return partial(self._repeat, *repeats[0])
+        if not self.stages.top or any(trial.is_repeat for trial in self.state.open_trials):
+            return None
+        entered = self.ladder.levels[-1].entered
+        if len(entered) >= self.stages.final.places:
+            return None
+        finalists = [n for n in self.ladder.finalists(self._repeated()) if n not in entered]
+        return partial(self._promote, finalists[0], self.stages.top) if finalists else None
 
     def _create_search_trial(self) -> TrialState | None:
         seed = self.state.seed
@@ -136,6 +165,21 @@ class Engine:
         origin = START if fixed else SAMPLED
         return self._created(found.number, found.params, found.settings, origin, seed)
 
+    def _promote(self, configuration: str, level: int) -> TrialState | None:
+        first = self.state.trials[configuration]
+        if self.stages.promotion == "restart":
+            return self._created(
+                None, {}, first.settings, PROMOTED, first.seed, of=configuration, level=level
+            )
+        if self._write("promoted", trial=configuration, level=level) is None:
+            return None
+        self._enter(first)
+        return first
+
+    def _repeat(self, of: str, seed: int, level: int) -> TrialState | None:
+        settings = self.state.trials[of].settings
+        return self._created(None, {}, settings, CONFIRM, seed, of=of, level=level)
+
     def _created(
         self,
         number: int | None,
@@ -144,8 +188,10 @@ class Engine:
         origin: str,
         seed: int,
         of: str | None = None,
+        level: int = 0,
     ) -> TrialState | None:
         name = self.state.next_id
+        goes_on = self.stages.promotion == "continue" and origin != CONFIRM
         written = self._write(
             "created",
             trial=name,
@@ -155,36 +201,130 @@ class Engine:
             origin=origin,
             of=of,
             seed=seed,
+            length=self.stages.rungs[-1 if goes_on else level].examples,
+            level=level,
         )
         if written is None:
             return None
         trial: TrialState = self.state.trials[name]
+        self._enter(trial)
         self._show(trial)
         return trial
 
-    def _repeats_due(self) -> list[tuple[str, int]]:
-        """(trial, seed) of the repeats still to be created, once the search itself is through."""
-        best, seeds = self.limits.confirm
-        if not best or self.state.missing or any(not t.is_repeat for t in self.state.open_trials):
+    # --- the rungs --------------------------------------------------------------------------
+
+    def _enter(self, trial: TrialState) -> None:
+        if trial.is_repeat or trial.level > self.stages.top:
+            return
+        if trial.origin == DEFAULT:
+            self.ladder.default = trial.id
+        first = trial.level if trial.of else 0
+        for level in range(first, trial.level + 1):
+            self.ladder.enter(trial.configuration, level)
+
+    def _rank(self, trial: TrialState) -> None:
+        """Tell the rungs of what the trial has reached."""
+        if trial.is_repeat or trial.level > self.stages.top:
+            return
+        name, goals = trial.configuration, self.state.objectives
+        if self.stages.promotion == "restart":
+            entry = trial.chosen(goals) if trial.status == "finished" else None
+            reached = [(trial.level, entry)] if entry else []
+        else:
+            reached = [
+                (level, entry)
+                for level, rung in enumerate(self.stages.rungs[: trial.level + 1])
+                if (entry := first_from(trial, rung.examples)) is not None
+            ]
+        for level, entry in reached:
+            self.ladder.result(name, level, objective_score(entry, goals), noise_of(entry, goals))
+        if trial.status in ("failed", "stopped", "finished"):
+            self.ladder.fail(name, trial.level)  # unless it has a result there
+
+    def _rests(self, trial: TrialState, examples: int) -> bool:
+        """Whether the trial has reached its rung, and may have to wait for the others there."""
+        below = self.stages.promotion == "continue" and trial.level < self.stages.top
+        return below and not trial.is_repeat and examples >= self._rung(trial)
+
+    def _rung(self, trial: TrialState) -> int:
+        return self.stages.rungs[min(trial.level, self.stages.top)].examples
+
+    def _freeze(self, trial: TrialState, examples: int) -> None:
+        self._write("frozen", trial=trial.id, examples=examples)
+        self.live.pop(trial.id, None)
+        self._show(trial)
+        self.log(f"{trial.id} rests at {examples:,} examples")
+        self._close_frozen(self._hopeless())
+
+    def _hopeless(self) -> list[TrialState]:
+        """Frozen trials that cannot go on any more, and the worst where there are too many."""
+        frozen = [trial for trial in self.state.open_trials if trial.frozen]
+        full = [
+            trial
+            for trial in frozen
+            if len(self.ladder.levels[trial.level + 1].entered)
+            >= self.stages.rungs[trial.level + 1].places
+        ]
+        rest = [trial for trial in frozen if trial not in full and trial.origin != DEFAULT]
+
+        def standing(trial: TrialState) -> tuple[int, float]:
+            return trial.level, objective_score(trial.evaluations[-1], self.state.objectives)
+
+        over = len(frozen) - len(full) - self.limits.frozen
+        return full + (sorted(rest, key=standing)[:over] if over > 0 else [])
+
+    def _close_frozen(self, trials: Iterable[TrialState]) -> None:
+        for trial in [trial for trial in trials if trial.frozen]:
+            results = self.ladder.levels[trial.level].results
+            rank = next(n for n, r in enumerate(results, 1) if r.configuration == trial.id)
+            reason = f"number {rank} of {len(results)} at {self._rung(trial):,} examples"
+            rung = self._rung(trial)
+            self._write(
+                "stopped", trial=trial.id, examples=trial.examples, rung=rung, reason=reason
+            )
+            self._closed(trial, f"goes no further: {reason}")
+
+    # --- the race ---------------------------------------------------------------------------
+
+    def _repeats_due(self) -> list[tuple[str, int, int]]:
+        """(trial, seed, level) of the repeats still to be created, once all else is through."""
+        best, seeds = self.stages.race
+        level = max(0, self.stages.top - 1)
+        if not best or any(
+            not trial.is_repeat for trial in self.state.open_trials if not trial.frozen
+        ):
             return []
         there = {(trial.of, trial.seed) for trial in self.state.repeats}
+        racing = [each.configuration for each in self.ladder.levels[level].results[:best]]
         wanted = [
-            (trial.id, self.state.seed + offset)
-            for trial in self.state.ranked()[:best]
+            (name, self.state.seed + offset, level)
+            for name in racing
             for offset in range(1, seeds + 1)  # seeds that the search has not seen
         ]
-        return [pair for pair in wanted if pair not in there]
+        return [each for each in wanted if each[:2] not in there]
+
+    def _repeated(self) -> dict[str, list[float]]:
+        """Scores with further seeds, by configuration."""
+        found: dict[str, list[float]] = {}
+        for trial in self.state.repeats:
+            entry = trial.chosen(self.state.objectives) if trial.status == "finished" else None
+            if entry is not None and trial.of is not None:
+                score = objective_score(entry, self.state.objectives)
+                found.setdefault(trial.of, []).append(score)
+        return found
 
     def _job(self, trial: TrialState) -> Job:
-        extra = {**self.extra, "seed": trial.seed}
+        budget = training_budget(trial, self.stages, self.space.base, len(self.tasks))
+        extra = {**self.extra, **budget, "seed": trial.seed}
         config = self.space.config(trial.settings, self.tasks, extra)
+        alone = self.stages.is_final(trial) and self.stages.final.places == 1
         return Job(
             trial=trial.id,
             settings=config.to_flat(),
             tasks=self.tasks.origin,
             data=None if self.data is None else str(self.data),
             out=str(trial_folder(self.folder, trial.id)),
-            threads=self.limits.threads,
+            threads=(alone and self.limits.final_threads) or self.limits.threads,
             known=trial.examples,
         )
 
@@ -223,20 +363,11 @@ class Engine:
         if self._write("evaluated", **event) is None:
             return False
         self._show(trial)
-        if self.rungs is None or trial.is_repeat:
+        self._rank(trial)
+        if not self._rests(trial, int(record["examples"])):
             return True
-        goals = self.state.objectives
-        decision = self.rungs.report(
-            name, int(record["examples"]), objective_score(record, goals), noise_of(record, goals)
-        )
-        if not decision.stop or trial.origin == DEFAULT:  # the default is there to compare with
-            return True
-        self._stop(trial, int(record["examples"]), decision.rung or 0, decision.reason)
+        self._freeze(trial, int(record["examples"]))
         return False
-
-    def _stop(self, trial: TrialState, examples: int, rung: int, reason: str) -> None:
-        self._write("stopped", trial=trial.id, examples=examples, rung=rung, reason=reason)
-        self._closed(trial, f"stopped early: {reason}")
 
     def finished(self, name: str) -> None:
         if self._write("finished", trial=name) is not None:
@@ -274,14 +405,16 @@ class Engine:
 
     def _closed(self, trial: TrialState, said: str) -> None:
         self.live.pop(trial.id, None)
+        self._rank(trial)
         self._show(trial)
         self.log(f"{trial.id} {said}")
         self.store.closed(trial.id)
         self.tidy([*self.kept, trial])
 
     def _show(self, trial: TrialState) -> None:
-        if trial.number is not None:  # the default and repeats are no part of the study
-            self.study.update(trial)
+        first = self.state.trials.get(trial.configuration, trial)
+        if first.number is not None and not trial.is_repeat:  # else it is no part of the study
+            self.study.update(first)
 
     def tidy(self, trials: Iterable[TrialState]) -> None:
         """Delete the checkpoints of these that nothing needs; said in the ledger first."""
@@ -327,8 +460,15 @@ class Engine:
             return "the default configuration"
         if trial.origin == CONFIRM:
             return f"{trial.of} again with seed {trial.seed}"
+        if trial.origin == PROMOTED:
+            return f"{trial.of} again, for {trial.length:,} examples"
         parts = []
         for key, value in trial.params.items():
             shown = f"{value:.3g}" if isinstance(value, float) else str(value)
             parts.append(f"{key.split('.', 1)[-1]}={shown}")
         return " ".join(parts)
+
+
+def first_from(trial: TrialState, examples: int) -> dict[str, Any] | None:
+    """Its first evaluation at or after so many examples."""
+    return next((e for e in trial.evaluations if e["examples"] >= examples), None)

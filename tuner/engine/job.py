@@ -1,10 +1,19 @@
-"""What a worker is told about a trial."""
+"""What a worker is told about a trial, and how long a trial trains."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from tuner.engine.stages import Stages
+from tuner.runs.state import TrialState
+
+# Scoring a dev row takes about a fifth of the time of training on an example.
+EVALUATIONS = 3  # of a trial that is trained in full
+ROWS_PER_EXAMPLE = 1.25  # dev rows that a short trial is scored on: a quarter of its time
+FEWEST_ROWS = 100  # of each task
 
 
 @dataclass(frozen=True)
@@ -25,3 +34,25 @@ class Job:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Job:
         return cls(**json.loads(config["job"]))
+
+
+def training_budget(
+    trial: TrialState, stages: Stages, base: Mapping[str, Any], tasks: int
+) -> dict[str, Any]:
+    """How long a trial trains, and when and on how many dev rows it is scored.
+
+    A short one is scored once, at its end and on few rows: the time is better spent on training.
+    """
+    length = trial.length or stages.final.examples
+    own: dict[str, Any] = {"budget.examples": length, "budget.epochs": None}
+    third = max(1, -(-length // EVALUATIONS))
+    if stages.promotion == "continue" and not trial.is_repeat:
+        below = [rung.examples for rung in stages.rungs[:-1]]
+        later = [n * third for n in range(1, EVALUATIONS) if n * third > (below or [0])[-1]]
+        return own | {"budget.eval_at": [*below, *later, length]}
+    if stages.is_final(trial) or not stages.top:
+        return own | {"budget.eval_every": third}
+    rows = max(FEWEST_ROWS, round(ROWS_PER_EXAMPLE * length / tasks))
+    most = base.get("budget.eval_rows")
+    rows = rows if most is None else min(rows, int(most))
+    return own | {"budget.eval_every": length, "budget.eval_rows": rows}

@@ -36,7 +36,7 @@ from tuner.engine.study import (
     quiet,
     seed_for,
 )
-from tuner.runs.state import RunState, TrialState, objective_score
+from tuner.runs.state import RunState, TrialState, objective_score, objective_value
 
 BEST = 50  # of those shown; twice as many as TPE takes for the best
 
@@ -109,7 +109,7 @@ class VisibleHistory:
         self.closed: dict[int, TrialState] = {}  # by number
         self.numbers: list[int] = []  # of the closed ones, in order
         self.best: dict[tuple[str, ...], list[tuple[float, ...]]] = {}  # ranks, each ends in number
-        self.made: dict[tuple[int, str], NoCopyTrial] = {}
+        self.made: dict[tuple[int, str, int], NoCopyTrial] = {}
 
     def study(self, bound: int) -> optuna.Study:
         """The open trials, and at most `bound` closed ones, in the order of their numbers."""
@@ -124,14 +124,18 @@ class VisibleHistory:
     def _shown(self, bound: int) -> Iterable[NoCopyTrial]:
         trials = {number: self.closed[number] for number in self._chosen(bound)}
         trials |= {t.number: t for t in self.state.open_trials if t.number is not None}
-        self.made = {
-            (number, trial.status): self.made.get((number, trial.status)) or self._make(trial)
-            for number, trial in sorted(trials.items())
-        }
+        keyed = {self._key(number, trial): trial for number, trial in sorted(trials.items())}
+        self.made = {key: self.made.get(key) or self._make(t) for key, t in keyed.items()}
         return self.made.values()
 
+    def _key(self, number: int, trial: TrialState) -> tuple[int, str, int]:
+        """Another one once there is more to show of the configuration."""
+        runs = self.state.runs_of(trial.id)
+        open_ = sum(run.status == "open" and not run.frozen for run in runs)
+        return number, f"{trial.status} {open_}", sum(run.examples for run in runs)
+
     def _make(self, trial: TrialState) -> NoCopyTrial:
-        frozen = freeze(trial, self.space, self.state.objectives, for_sampler=True)
+        frozen = freeze(trial, self.space, self.state, for_sampler=True)
         frozen.__class__ = NoCopyTrial
         assert isinstance(frozen, NoCopyTrial)
         return frozen
@@ -158,8 +162,9 @@ class VisibleHistory:
     def _rank(self, trial: TrialState, number: int) -> None:
         """As TPE ranks: finished ones by value, then stopped ones by how far they got."""
         goals = self.state.objectives
-        standing = trial.chosen(goals) if trial.status == "finished" else None
-        last = trial.evaluations[-1] if trial.status == "stopped" and trial.evaluations else None
+        full = trial.status == "finished" and trial.level >= len(self.state.rungs) - 1
+        standing = trial.chosen(goals) if full else None
+        last = trial.evaluations[-1] if trial.status != "failed" and trial.evaluations else None
         for names in {tuple(goals), *((name,) for name in goals)}:
             rank: tuple[float, ...] = (2, number)
             if standing is not None:
@@ -212,17 +217,25 @@ class StatefulSampler:
         for order, trial in sorted(moves, key=lambda move: move[0]):
             if trial.number is None:
                 continue
-            frozen = freeze(trial, self.space, self.state.objectives)
             if order != trial.order:
-                values = frozen.values if frozen.state == S.COMPLETE else None
-                self.study.tell(trial.number, values, state=frozen.state, skip_if_finished=True)
+                self._tell(trial, trial.number)
             elif trial.number >= self.asked:  # not one that was asked here
                 self._fill(trial.number)
                 self.asked = trial.number + 1
+                frozen = freeze(trial, self.space, self.state)
                 if frozen.params or not trial.params:
                     ask(self.study, self.state, self.space, trial.number, trial.params)
                 else:
                     self.study.add_trial(frozen)
+
+    def _tell(self, trial: TrialState, number: int) -> None:
+        """What the trial itself came to: all of them were trained on the same examples."""
+        chosen = trial.chosen(self.state.objectives) if trial.status == "finished" else None
+        state, values = S.PRUNED if trial.status == "stopped" else S.FAIL, None
+        if chosen is not None:
+            state = S.COMPLETE
+            values = [objective_value(chosen, name) for name in self.state.objectives]
+        self.study.tell(number, values, state=state, skip_if_finished=True)
 
     def _fill(self, number: int) -> None:
         """Numbers that the ledger has lost keep their places."""

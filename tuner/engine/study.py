@@ -137,7 +137,7 @@ def rebuild_study(
             if trial is None:
                 study.add_trial(lost())
             else:
-                study.add_trial(freeze(trial, space, state.objectives, for_sampler=for_sampler))
+                study.add_trial(freeze(trial, space, state, for_sampler=for_sampler))
     return study
 
 
@@ -154,26 +154,29 @@ def new_study(state: RunState, storage: BaseStorage | None = None) -> optuna.Stu
 
 
 def freeze(
-    trial: TrialState,
-    space: SearchSpace,
-    objectives: Sequence[str],
-    *,
-    for_sampler: bool = False,
+    trial: TrialState, space: SearchSpace, state: RunState, *, for_sampler: bool = False
 ) -> FrozenTrial:
-    """A trial of the ledger as one of Optuna's.
+    """A configuration of the ledger as one of Optuna's trials, its longer runs with it.
 
-    A finished one has the values of the evaluation that stands for it. A stopped one is PRUNED
-    with its curve, and with its last value as Optuna has it. With several objectives there is
-    no such curve in Optuna (TPE would break on one), so it goes into an attribute.
+    One that got to the end has the values of the evaluation that stands for it. Of the others
+    that are done, each is PRUNED with its curve, and with its last value as Optuna has it; as
+    long as it may still be promoted it is RUNNING, though samplers are shown what it has. With
+    several objectives there is no such curve in Optuna (TPE would break on one), so it goes into
+    an attribute.
     """
-    result, values = _result(trial, objectives)
+    objectives = state.objectives
+    runs = state.runs_of(trial.id)
+    last = next((run for run in reversed(runs) if run.evaluations), trial)
+    result, values = _result(trial, last, state, for_sampler)
     curve = {
-        int(entry["examples"]): objective_score(entry, objectives) for entry in trial.evaluations
+        int(entry["examples"]): objective_score(entry, objectives)
+        for run in runs
+        for entry in (run.evaluations if run is last else run.evaluations[-1:])
     }
     single = len(objectives) == 1
     if for_sampler and trial.status == "failed" and trial.kind in INFEASIBLE:
         result, curve = S.PRUNED, {}
-    attributes = _attributes(trial, objectives)
+    attributes = _attributes(trial, last, objectives)
     if not single and curve:
         attributes["curve"] = [list(point) for point in curve.items()]
     try:
@@ -189,29 +192,36 @@ def freeze(
         return lost(attributes | {"reason": "its point does not fit the search space"})
     frozen.datetime_start = datetime.fromtimestamp(trial.created)
     if result.is_finished():
-        frozen.datetime_complete = datetime.fromtimestamp(trial.closed or trial.created)
+        frozen.datetime_complete = datetime.fromtimestamp(last.closed or trial.created)
     return frozen
 
 
-def _result(trial: TrialState, objectives: Sequence[str]) -> tuple[S, list[float] | None]:
-    if trial.status == "open":
+def _result(
+    trial: TrialState, last: TrialState, state: RunState, for_sampler: bool
+) -> tuple[S, list[float] | None]:
+    """`last` is the configuration's longest run that was scored."""
+    objectives = state.objectives
+    if any(run.status == "open" and not run.frozen for run in state.runs_of(trial.id)):
         return S.RUNNING, None
-    if trial.status == "stopped":
-        single = len(objectives) == 1 and trial.evaluations
-        return S.PRUNED, [objective_score(trial.evaluations[-1], objectives)] if single else None
-    if trial.status == "finished" and (chosen := trial.chosen(objectives)) is not None:
+    short = last.status == "finished" and last.level < len(state.rungs) - 1
+    if (short or last.frozen) and not (for_sampler or state.ended):
+        return S.RUNNING, None  # it may go on
+    if short or last.frozen or last.status == "stopped":
+        single = len(objectives) == 1 and last.evaluations
+        return S.PRUNED, [objective_score(last.evaluations[-1], objectives)] if single else None
+    if last.status == "finished" and (chosen := last.chosen(objectives)) is not None:
         values = [objective_value(chosen, name) for name in objectives]
         if all(map(math.isfinite, values)):
             return S.COMPLETE, values
     return S.FAIL, None
 
 
-def _attributes(trial: TrialState, objectives: Sequence[str]) -> dict[str, Any]:
-    chosen = trial.chosen(objectives) or {}
+def _attributes(trial: TrialState, last: TrialState, objectives: Sequence[str]) -> dict[str, Any]:
+    chosen = last.chosen(objectives) or {}
     found = {
-        "trial": trial.id,
+        "trial": last.id,
         "origin": trial.origin,
-        "examples": trial.examples,
+        "examples": last.examples,
         "checkpoint": chosen.get("checkpoint"),
         "interval": chosen.get("interval"),
         "kind": trial.kind,

@@ -38,6 +38,12 @@ class StudyFile:
         if trial.number is not None:
             self._attempt(trial)
 
+    def finish(self) -> None:
+        """The search is over: what might have gone on will not."""
+        if len(self.state.rungs) > 1:
+            for trial in self.state.search_trials:
+                self.update(trial)
+
     def _attempt(self, trial: TrialState | None) -> None:
         try:
             if self._storage is None:
@@ -70,7 +76,7 @@ class StudyFile:
 
     def _write(self, storage: JournalStorage, trial: TrialState) -> None:
         assert trial.number is not None  # else it is not in the study
-        wanted = freeze(trial, self.space, self.state.objectives)
+        wanted = freeze(trial, self.space, self.state)
         if trial.number >= self._count:
             for _ in range(self._count, trial.number):
                 storage.create_new_trial(self._study, lost())

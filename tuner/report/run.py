@@ -31,8 +31,7 @@ def load_run(
     """
     run = open_run(folder, data=data)
     if summary is None:
-        most = run.request.max_examples or run.space.examples
-        summary = summarise(run.state, run.folder, run.tasks, max_examples=most)
+        summary = summarise(run.state, run.folder, run.tasks)
     return ReportedRun(**vars(run), summary=summary, soup=_soup(run))
 
 

@@ -18,20 +18,24 @@ class Index:
     """
 
     def __init__(self) -> None:
-        self.search: list[TrialState] = []
+        self.search: list[TrialState] = []  # one for each configuration
         self.repeats: list[TrialState] = []
+        self.runs: dict[str, list[TrialState]] = {}  # of each configuration, repeats apart
         self.open: dict[str, TrialState] = {}  # in the order of their creation
         self.ended: list[TrialState] = []  # in the order of their closing
         self.counts: Counter[str] = Counter()  # of the search, by status
-        self.ranked: list[tuple[float, int, TrialState]] = []  # by score, then by creation
+        # By length, score and creation. Repeats are apart: they are no part of the search.
+        self.ranked: list[tuple[int, float, int, TrialState]] = []
         self.last_number = self.last_id = -1
-        self.examples = self.ended_examples = 0
+        self.examples = 0
 
     def created(self, trial: TrialState) -> None:
         self.open[trial.id] = trial
         if trial.is_repeat:
             self.repeats.append(trial)
         else:
+            self.runs.setdefault(trial.configuration, []).append(trial)
+        if trial.of is None:
             self.search.append(trial)
             self.counts["open"] += 1
         if trial.number is not None:
@@ -42,11 +46,10 @@ class Index:
     def closed(self, trial: TrialState, score: float | None) -> None:
         del self.open[trial.id]
         self.ended.append(trial)
-        if not trial.is_repeat:
+        if trial.of is None:
             self.counts["open"] -= 1
             self.counts[trial.status] += 1
-            self.ended_examples += trial.examples if trial.status != "failed" else 0
-            self._place(trial, score)
+        self._place(trial, score)
 
     def rank(self, trials: Iterable[tuple[TrialState, float | None]]) -> None:
         """Anew: a run that goes on may have other objectives."""
@@ -55,5 +58,5 @@ class Index:
             self._place(trial, score)
 
     def _place(self, trial: TrialState, score: float | None) -> None:
-        if score is not None:
-            insort(self.ranked, (-score, trial.order, trial))
+        if score is not None and not trial.is_repeat:
+            insort(self.ranked, (-(trial.length or 0), -score, trial.order, trial))

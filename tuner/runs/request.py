@@ -12,6 +12,7 @@ from model.common.errors import InputError
 from model.common.typed import Above, AtLeast, AtMost
 
 SamplerName = Literal["tpe", "random", "gp", "cmaes", "nsga2"]
+PromotionName = Literal["restart", "continue"]
 MOST_SEED = 2**32 - 1
 WHAT, HOW, RUN, WHERE = "what to search", "how to search", "the run", "where to run"
 
@@ -63,33 +64,53 @@ class SearchRequest:
     seed: Annotated[
         int, AtLeast(0), AtMost(MOST_SEED), Flag("Seed of the sampler and the trials.", WHAT, "N")
     ] = 0
-    num_samples: Annotated[int, AtLeast(1), Flag("Trials to run.", HOW, "N", free=True)] = 8
+    budget_examples: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Examples to train on in all, the search's to divide.", HOW, "B", "the space's"),
+    ] = None
+    num_samples: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Configurations to try.", HOW, "N", "what the budget allows", free=True),
+    ] = None
     sampler: Annotated[SamplerName, Flag("Optuna sampler that proposes the trials.", HOW)] = "tpe"
     objectives: Annotated[
         tuple[str, ...],
         Flag("What to maximise. Several tasks give a Pareto front.", HOW, "A,B", read=read_names),
     ] = ("overall",)
     max_examples: Annotated[
-        int | None, AtLeast(1), Flag("Examples to train a trial on.", HOW, "N", "the space's")
+        int | None,
+        AtLeast(1),
+        Flag("Examples of the longest training.", HOW, "N", "what the budget allows"),
     ] = None
     grace_examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Examples before a trial may be stopped.", HOW, "N", "a third of --max-examples"),
+        Flag("Examples of the shortest training.", HOW, "N", "a share of the longest"),
     ] = None
     reduction_factor: Annotated[
-        float, Above(1), Flag("At each rung one trial of X goes on.", HOW, "X")
-    ] = 2.0
-    early_stopping: Annotated[bool, Flag("Train every trial in full.", HOW)] = True
+        float, Above(1), Flag("Of X configurations one is trained X times as long.", HOW, "X")
+    ] = 3.0
+    early_stopping: Annotated[bool, Flag("Train every configuration in full.", HOW)] = True
+    promotion: Annotated[
+        PromotionName,
+        Flag("Longer training starts again with a schedule of its own, or goes on.", HOW),
+    ] = "restart"
+    finals: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Models to train in full at the end.", HOW, "N", "one, or what --max-examples allows"),
+    ] = None
     confirm: Annotated[
-        tuple[int, int],
+        tuple[int, int] | None,
         AtLeast(0),
         Flag(
-            *("Run the best N trials again with S seeds, as 3x3.", HOW, "NxS", "no"),
-            free=True,
+            *("Run the best N again with S seeds before the finals, as 3x3.", HOW, "NxS"),
+            "where the budget pays for it",
             read=read_confirm,
         ),
-    ] = (0, 0)
+    ] = None
     keep: Annotated[
         int, AtLeast(1), Flag("Keep the checkpoints of the best K trials.", HOW, "K", free=True)
     ] = 5
@@ -103,10 +124,6 @@ class SearchRequest:
         settle(self)
         if isinstance(self.set, Mapping):
             object.__setattr__(self, "set", settled_settings(self.set))
-
-    def grace(self, max_examples: int) -> int:
-        """Examples up to the first rung, and from one evaluation of a trial to the next."""
-        return self.grace_examples or max(1, -(-max_examples // 3))
 
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}

@@ -40,9 +40,12 @@ def wanted(
         return objective_value(best, what) if best else float("-inf")
 
     def best_first(what: str) -> list[TrialState]:
-        # Finished trials first: those are what a search ranks, and a stopped one's high score is
-        # an early one that nothing confirmed. The earlier of equals before the later, as there.
-        return sorted(scored, key=lambda t: (t.status != "finished", -value(t, what)))
+        # Finished trials first, the longest trained of them before the others: that is how a
+        # search ranks them, and a stopped one's high score is an early one that nothing
+        # confirmed. The earlier of equals before the later, as there.
+        return sorted(
+            scored, key=lambda t: (t.status != "finished", -(t.length or 0), -value(t, what))
+        )
 
     for trial in best_first(state.goal)[:keep]:
         note(trial, state.goal)
@@ -50,7 +53,7 @@ def wanted(
     for task in sorted(tasks):
         note(best_first(task)[0], task)
     for trial in scored:
-        if trial.origin == "default":  # what everything is compared with
+        if state.is_default(trial):  # what everything is compared with
             note(trial, state.goal)
     return chosen
 

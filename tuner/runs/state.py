@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from tuner.runs.index import Index
+from tuner.runs.request import PromotionName
 
 Event = dict[str, Any]
 Warn = Callable[[str], None]
 Status = Literal["open", "finished", "stopped", "failed"]
 
-CONFIRM = "confirm"  # origin of a repeat of an earlier trial, which is no part of the search
+DEFAULT = "default"  # origin of the default configuration's trial
+CONFIRM = "confirm"  # origin of a repeat of an earlier trial with another seed
+PROMOTED = "promoted"  # origin of a longer run of an earlier trial's configuration
 INFRASTRUCTURE = "infrastructure"  # kind of a failure that says nothing about the trial
 OVERALL = "overall"
 OVERALL_NAMES = (OVERALL, "score")  # under which the overall score is an objective
@@ -28,6 +31,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "started": ("trial", "attempt"),
     "evaluated": ("trial", "examples", "score"),
     "paused": ("trial", "examples"),
+    "frozen": ("trial", "examples"),
+    "promoted": ("trial", "level"),
     "finished": ("trial",),
     "stopped": ("trial", "examples", "rung", "reason"),
     "failed": ("trial", "kind", "reason"),
@@ -84,6 +89,9 @@ class TrialState:
     seed: int
     created: float  # unix seconds
     order: int  # which event of the ledger created it
+    length: int | None = None  # examples of its whole training; None: as many as the run's trials
+    level: int = 0  # the rung that it runs for, counted from the shortest
+    frozen: bool = False  # it rests at its rung: its slot is free, and it may go on from there
     attempts: int = 0  # times it was started
     losses: int = 0  # of these, after its machine was lost; an interrupted search is no loss
     running: bool = False
@@ -105,6 +113,11 @@ class TrialState:
     @property
     def is_repeat(self) -> bool:
         return self.origin == CONFIRM
+
+    @property
+    def configuration(self) -> str:
+        """The trial that its settings were first tried in: itself, if it is no further run."""
+        return self.of or self.id
 
     @property
     def examples(self) -> int:
@@ -143,6 +156,8 @@ class RunState:
     num_samples: int = 0
     seed: int = 0
     sampler: str = ""
+    rungs: list[tuple[int, int]] = field(default_factory=list)  # examples and places of each
+    promotion: PromotionName = "restart"  # from one to the next
     starts: int = 0  # times a driver began or went on
     seconds: float = 0.0  # from each start to its last event; in between nobody trained
     _at: float | None = field(default=None, repr=False, compare=False)  # the last event's time
@@ -197,9 +212,11 @@ class RunState:
         self.name, self.version = event["name"], event["version"]
         self.objectives, self.num_samples = list(event["objectives"]), event["num_samples"]
         self.seed, self.sampler = event["seed"], event["sampler"]
+        self.rungs = [(examples, places) for examples, places in event.get("rungs", ())]
+        self.promotion = event.get("promotion", "restart")
         self.starts += 1
         self.ended = None
-        self._index.rank((trial, self._score(trial)) for trial in self._index.search)
+        self._index.rank((trial, self._score(trial)) for trial in self._index.ended)
         # Whoever goes on has done something about them.
         self.failures_in_a_row, self.longest_row = [], []
         for trial in self._index.open.values():
@@ -219,6 +236,8 @@ class RunState:
             seed=event["seed"],
             created=event["time"],
             order=self.events,
+            length=event.get("length"),
+            level=event.get("level", 0),
         )
         self.trials[trial.id] = trial
         self._index.created(trial)
@@ -230,14 +249,18 @@ class RunState:
         if name == "started":
             trial.attempts = max(trial.attempts, event["attempt"] + 1)
             trial.losses += trial.running  # started again, and nobody had stopped it
-            trial.running, trial.paused = True, False
+            trial.running, trial.paused, trial.frozen = True, False, False
         elif name == "evaluated":
             before = trial.examples
             trial.evaluated(event)
             self.reports.append(event)
-            self._index.examples += trial.examples - before
+            self._index.examples += max(0, trial.examples - before)
         elif name == "paused":
             trial.running, trial.paused = False, True
+        elif name == "frozen":
+            trial.running, trial.frozen = False, True
+        elif name == "promoted":
+            trial.level, trial.frozen = event["level"], False
         elif name == "removed":
             trial.removed.update(event["checkpoints"])
         else:
@@ -246,7 +269,7 @@ class RunState:
     def _close(self, trial: TrialState, event: Event) -> None:
         trial.status = event["event"]
         trial.closed, trial.closed_order = event["time"], self.events
-        trial.running = trial.paused = False
+        trial.running = trial.paused = trial.frozen = False
         trial.reason, trial.kind = event.get("reason", ""), event.get("kind")
         trial.traceback, trial.rung = event.get("traceback", ""), event.get("rung")
         if trial.status != "failed":
@@ -272,11 +295,20 @@ class RunState:
 
     @property
     def search_trials(self) -> list[TrialState]:
+        """One for each configuration: further runs of one are not among them."""
         return list(self._index.search)
 
     @property
     def repeats(self) -> list[TrialState]:
         return list(self._index.repeats)
+
+    def runs_of(self, configuration: str) -> Sequence[TrialState]:
+        """The trial and the longer runs of its settings, with the same seed, as they came."""
+        return self._index.runs[configuration]
+
+    def is_default(self, trial: TrialState) -> bool:
+        first = self.trials.get(trial.configuration, trial)
+        return first.origin == DEFAULT
 
     @property
     def open_trials(self) -> list[TrialState]:
@@ -309,15 +341,10 @@ class RunState:
         """Examples that all trials were trained on, up to their last evaluations."""
         return self._index.examples
 
-    @property
-    def ended_examples(self) -> int:
-        """Of these, those of the search's trials that finished or were stopped."""
-        return self._index.ended_examples
-
     def ranked(self) -> list[TrialState]:
-        """Finished trials of the search, best first; the earlier of equals before the later."""
-        return [trial for _, _, trial in self._index.ranked]
+        """Finished trials, the longest trained first, then the best, then the earliest."""
+        return [trial for *_, trial in self._index.ranked]
 
     def best_trial(self) -> TrialState | None:
         ranked = self._index.ranked
-        return ranked[0][2] if ranked else None
+        return ranked[0][-1] if ranked else None

@@ -27,7 +27,6 @@ SHOWN = 8  # best trials in the table
 # Evaluations that the choice is repeated among: the best of them. Enough for all of most searches,
 # and few enough to be read and halved in seconds.
 CANDIDATES = 400
-DEFAULT = "default"
 Evaluation = Mapping[str, Any]
 
 
@@ -51,6 +50,15 @@ class Row:
     examples: int
     origin: str
     params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What trials of one length took together."""
+
+    length: int
+    trials: int
+    examples: int
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,14 @@ class Summary:
     failures: list[Failures]
     lost: list[str]  # trials that ended with their machine
     examples: int
-    saved: int  # examples that early stopping did not train
-    saved_share: float  # of what the search would have trained without it
+    spent: list[Spent]
+    evaluation_share: float | None  # of the trials' time
     seconds: float
     starts: int
     best: list[Row]
     default: Row | None
-    lead: Difference | None  # of the best over the default, on the same examples
+    lead: Difference | None  # of the best over the default, on the same dev rows
+    lead_at: int | None  # the training examples of both there
     cross_fit: CrossFit | None
     repeats: list[Repeated]
     front: list[tuple[str, dict[str, float]]]  # with several objectives
@@ -109,21 +118,18 @@ def summarise(
     folder: Path,
     tasks: TaskSet,
     *,
-    max_examples: int,
     seconds: float | None = None,
     next_steps: Sequence[str] = (),
 ) -> Summary:
     """`seconds` is the wall time, where the caller knows it better than the ledger's clock."""
     ranked = state.ranked()
-    default = next((trial for trial in ranked if trial.origin == DEFAULT), None)
+    default = next(filter(state.is_default, ranked), None)
     lost = [trial for trial in state.trials.values() if trial.kind == INFRASTRUCTURE]
     counts = state.counts()
     in_search = sum(not trial.is_repeat for trial in lost)
     counts |= {"failed": counts["failed"] - in_search, "lost": in_search}
-    stopped = [trial for trial in state.search_trials if trial.status == "stopped"]
-    saved = sum(max(0, max_examples - trial.examples) for trial in stopped)
-    searched = sum(trial.examples for trial in state.search_trials)
-    lead, fitted, notes = _compare(state, folder, tasks, default)
+    lead, lead_at = _lead(state, folder, tasks)
+    fitted, notes = _fitted(state, folder, tasks)
     return Summary(
         name=state.name,
         tasks=tasks.name,
@@ -133,13 +139,14 @@ def summarise(
         failures=_failures(state.trials.values()),
         lost=[trial.id for trial in lost],
         examples=sum(trial.examples for trial in state.trials.values()),
-        saved=saved,
-        saved_share=saved / max(1, saved + searched),
+        spent=_spent(state),
+        evaluation_share=_evaluation_share(state),
         seconds=state.seconds if seconds is None else seconds,
         starts=state.starts,
         best=[_row(trial, state) for trial in ranked[:SHOWN]],
         default=None if default is None else _row(default, state),
         lead=lead,
+        lead_at=lead_at,
         cross_fit=fitted,
         repeats=_repeated(state),
         front=_pareto(state, ranked),
@@ -183,20 +190,56 @@ def _failures(trials: Iterable[TrialState]) -> list[Failures]:
     return sorted(found, key=lambda failures: -len(failures.trials))
 
 
-def _compare(
-    state: RunState, folder: Path, tasks: TaskSet, default: TrialState | None
-) -> tuple[Difference | None, CrossFit | None, list[str]]:
-    """The best against the default, and the choice of the best repeated on halves of dev.
+def _spent(state: RunState) -> list[Spent]:
+    lengths = sorted({trial.length or trial.examples for trial in state.trials.values()})
+    if not any(trial.length for trial in state.trials.values()):
+        return []  # a run of before there were lengths
+    alike = [[t for t in state.trials.values() if (t.length or t.examples) == n] for n in lengths]
+    return [
+        Spent(length, len(trials), sum(trial.examples for trial in trials))
+        for length, trials in zip(lengths, alike, strict=True)
+    ]
+
+
+def _evaluation_share(state: RunState) -> float | None:
+    evaluating = sum(event.get("evaluation_seconds", 0.0) for event in state.reports)
+    last = [t.evaluations[-1] for t in state.trials.values() if t.evaluations]
+    training = sum(float(entry.get("seconds") or 0.0) for entry in last)
+    return evaluating / (evaluating + training) if evaluating and training else None
+
+
+def _lead(state: RunState, folder: Path, tasks: TaskSet) -> tuple[Difference | None, int | None]:
+    """The best configuration against the default, both trained for the same, as long as can be."""
+    best = state.best_trial()
+    if best is None or state.is_default(best):
+        return None, None
+    finished = [trial for trial in state.ranked() if "predictions" in _chosen(trial, state)]
+    mine = {t.length: t for t in reversed(finished) if t.configuration == best.configuration}
+    theirs = {t.length: t for t in reversed(finished) if state.is_default(t)}
+    for length in sorted(mine.keys() & theirs.keys(), key=lambda n: -(n or 0)):
+        pair = [(t.id, _chosen(t, state)) for t in (mine[length], theirs[length])]
+        try:
+            dev = DevPredictions.load(folder, pair, tasks)
+        except InputError:
+            continue
+        lead = paired_differences(dev[0], dev[1], tasks).by(state.goal)
+        return lead, int(pair[0][1]["examples"])
+    return None, None
+
+
+def _fitted(state: RunState, folder: Path, tasks: TaskSet) -> tuple[CrossFit | None, list[str]]:
+    """The choice of the best repeated on halves of dev, and its lead over the default there.
 
     The choice is among evaluations, not trials: a trial is as good as its best evaluation, and
-    that is chosen on dev as well.
+    that is chosen on dev as well. Only what was trained as long as the best takes part.
     """
     best, goal = state.best_trial(), state.goal
     if best is None:
-        return None, None, []
+        return None, []
+    rivals = [trial for trial in state.ranked() if trial.length == best.length]
     every: list[tuple[str, Evaluation]] = [
         (trial.id, entry)
-        for trial in state.ranked()
+        for trial in rivals
         for entry in trial.evaluations
         if "predictions" in entry
     ]
@@ -204,23 +247,19 @@ def _compare(
     pool, notes = every[:CANDIDATES], []
     if len(pool) < len(every):
         notes.append(f"(the choice is among the best {len(pool)} of {len(every)} evaluations)")
-    mine, against = (best.id, _chosen(best, state)), None
+    default, against = next(filter(state.is_default, rivals), None), None
     if default is not None and default is not best:
         rival = (default.id, _chosen(default, state))
         if rival in every:
             pool += [] if rival in pool else [rival]
             against = pool.index(rival)
     if len(pool) < 2:
-        return None, None, notes
+        return None, notes
     try:
         dev = DevPredictions.load(folder, pool, tasks)
-        fitted = cross_fit(dev, None, tasks, goal=goal, against=against)
+        return cross_fit(dev, None, tasks, goal=goal, against=against), notes
     except InputError as error:
-        return None, None, [*notes, f"no cross-fitted score: {error.faults[0]}"]
-    if against is None or mine not in pool:
-        return None, fitted, notes
-    lead = paired_differences(dev[pool.index(mine)], dev[against], tasks).by(goal)
-    return lead, fitted, notes
+        return None, [*notes, f"no cross-fitted score: {error.faults[0]}"]
 
 
 def _repeated(state: RunState) -> list[Repeated]:

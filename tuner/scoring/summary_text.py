@@ -30,9 +30,15 @@ def _head(summary: Summary) -> list[str]:
     lines = [f"{of}: {done} of {summary.num_samples} trials{ended}"]
     starts = f" over {summary.starts} starts" if summary.starts > 1 else ""
     line = f"  {summary.examples:,} examples trained in {clock(summary.seconds)}{starts}"
-    if summary.saved:
-        line += f"; early stopping saved {summary.saved:,} more ({100 * summary.saved_share:.0f} %)"
+    if summary.evaluation_share is not None:
+        line += f"; evaluating took {100 * summary.evaluation_share:.0f} % of the time"
     lines.append(line)
+    if len(summary.spent) > 1:
+        told = [
+            f"{each.trials} of {each.length:,} ({100 * each.examples / summary.examples:.0f} %)"
+            for each in summary.spent
+        ]
+        lines.append(cut(f"  trials by examples, and their share: {', '.join(told)}"))
     for failures in summary.failures:
         head = f"  {len(failures.trials)} failed ({failures.kind}), {_some(failures.trials)}: "
         lines.append(cut(head + failures.reason))
@@ -81,9 +87,11 @@ def _holds(summary: Summary) -> list[str]:
     elif summary.best and summary.best[0] == summary.default:
         lines.append("nothing beat the default configuration")
     elif summary.lead is not None and summary.default is not None:
-        first, default = summary.best[0].trial, summary.default.trial
         lead = signed(summary.lead)
-        lines.append(f"{first} against the default ({default}) on the same examples: {lead}")
+        lines.append(
+            f"the best settings against the default, {summary.lead_at:,} training examples each, "
+            f"on the same dev rows: {lead}"
+        )
     if (fitted := summary.cross_fit) is not None:
         score = f"{short(fitted.cross_fitted)} [{short(fitted.low)}, {short(fitted.high)}]"
         lines.append(

@@ -10,6 +10,7 @@ from typing import Any
 from model.cli.flags import faults_of, flags_of
 from model.common.errors import InputError, suggest
 from model.common.secrets import redact
+from tuner.engine.stages import stages_of
 from tuner.runs.folder import LEDGER, RUN, changes, name_of, read_run, run_folder
 from tuner.runs.ledger import read_events
 from tuner.runs.request import MOST_SEED, ExecutionOptions, SearchRequest
@@ -20,7 +21,8 @@ from tuner.space.space import Space
 DECIDED = {
     "seed": "--seed",
     "budget.epochs": "--max-examples",
-    "budget.eval_every": "--grace-examples",
+    "budget.eval_every": "--max-examples",
+    "budget.eval_at": "--max-examples",
 }
 
 
@@ -58,7 +60,7 @@ def check_flags(request: Mapping[str, Any], options: ExecutionOptions) -> None:
 def check_together(request: SearchRequest, options: ExecutionOptions) -> None:
     """As far as can be told without knowing the space or the machine."""
     faults = secret_faults(request)
-    most = MOST_SEED - request.confirm[1]  # repeats count on from it
+    most = MOST_SEED - (request.confirm or (0, 0))[1]  # repeats count on from it
     if request.seed > most:
         faults.append(f"--seed is {request.seed}; it must be at most {most}")
     if options.force and not options.resume:
@@ -82,12 +84,12 @@ def check_against(request: SearchRequest, space: Space) -> None:
         for key, other in DECIDED.items()
         if space.base.get(key) is not None
     ]
-    grace, most = request.grace_examples, request.max_examples or space.examples
-    if grace is not None and grace > most > 0:
-        whose = "--max-examples" if request.max_examples else "a trial's examples in this space,"
-        faults.append(f"--grace-examples {grace} is above {whose} {most}; lower it")
+    grace, most = request.grace_examples, request.max_examples
+    if grace is not None and most is not None and grace > most:
+        faults.append(f"--grace-examples {grace} is above --max-examples {most}; lower it")
     if faults:
         raise InputError("search", faults)
+    stages_of(request, examples=space.examples, budget=space.budget)  # raises what is wrong
 
 
 def secret_faults(request: SearchRequest) -> list[str]:

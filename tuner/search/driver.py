@@ -57,7 +57,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
             concurrent=options.max_concurrent_trials,
             cpus=options.cpus_per_trial,
             gpus=options.gpus_per_trial,
-            trials=request.num_samples,
+            trials=plan.stages.trials,
             nodes=ray.nodes,
             elastic=options.address is not None,
         )
@@ -118,7 +118,9 @@ def run(
         version=__version__,
         name=plan.name,
         objectives=list(request.objectives),
-        num_samples=request.num_samples,
+        num_samples=plan.stages.trials,
+        rungs=[[rung.examples, rung.places] for rung in plan.stages.rungs],
+        promotion=plan.stages.promotion,
         seed=request.seed,
         sampler=request.sampler,
         resumed=options.resume,
@@ -136,6 +138,7 @@ def run(
         raise engine.fatal
     stopped = None if engine.done else (engine.draining or INTERRUPTED)
     ledger.append("end", reason=stopped or "complete")
+    engine.study.finish()
     if remote:
         remote.bring_home(ledger.state, request.keep)
     return finish(plan, ledger.state, stopped, board, console, stop_signals.raise_if_interrupted)
@@ -157,21 +160,16 @@ def make_engine(
         store=store,
         data=plan.data,
         limits=Limits(
-            num_samples=plan.request.num_samples,
-            max_examples=plan.max_examples,
-            eval_every=plan.grace,
             slots=resources.slots,
             threads=resources.threads,
+            # What Ray counts stays as it is: an actor with more CPUs would be another process.
+            final_threads=0 if plan.options.address else round(resources.slots * resources.cpus),
             keep=plan.request.keep,
-            confirm=plan.request.confirm,
+            reduction=plan.request.reduction_factor,
             deadline=None if budget is None else time.monotonic() + budget,
         ),
-        extra={
-            "budget.examples": plan.max_examples,
-            "budget.epochs": None,
-            "budget.eval_every": plan.grace,
-        },
-        rungs=plan.rungs,
+        stages=plan.stages,
+        extra={},
         study=StudyFile(plan.folder / JOURNAL, ledger.state, plan.space, console.warn),
         warn=console.warn,
         log=console.log,
@@ -182,12 +180,11 @@ def make_engine(
 def announce(
     console: SearchConsole, engine: Engine, plan: SearchPlan, resources: Resources, need: Need
 ) -> None:
-    limits = engine.limits
     gpus = f", {resources.gpus:g} GPU" if resources.gpus else ""
     console.log(
         f"{'resuming' if plan.options.resume else 'searching'} {engine.space.name} on "
-        f"{engine.tasks.name}: {limits.num_samples} trials of up to {limits.max_examples:,} "
-        f"examples, {resources.slots} at once ({resources.cpus:g} CPU{gpus} each) -> {plan.folder}"
+        f"{engine.tasks.name}: {plan.stages.text()}; {resources.slots} at once "
+        f"({resources.cpus:g} CPU{gpus} each) -> {plan.folder}"
     )
     if plan.storage is not None:
         console.log(f"storage: {plan.storage.shown}, seconds behind the folder")

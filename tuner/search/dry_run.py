@@ -33,7 +33,7 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
             concurrent=options.max_concurrent_trials,
             cpus=options.cpus_per_trial,
             gpus=options.gpus_per_trial,
-            trials=request.num_samples,
+            trials=plan.stages.trials,
         ).slots
     need = disk_need(
         estimate_size(space),
@@ -65,7 +65,7 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
         *space.notes,
         f"the most expensive configuration fits: {records[-1]['examples']} examples in "
         f"{seconds:.1f} s, start and evaluation of a few rows included",
-        f"trials: {request.num_samples} of up to {plan.max_examples:,} examples each",
+        f"plan: {plan.stages.text()}; {plan.stages.cost():,} examples in all",
         f"disk: up to {human(need.peak)} while it runs, {human(need.kept)} kept",
     ]
     return "\n".join(lines)

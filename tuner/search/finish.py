@@ -84,7 +84,6 @@ def finish(
         state,
         plan.folder,
         plan.space.task_set,
-        max_examples=plan.max_examples,
         next_steps=next_steps(state, plan.folder, plan.options),
     )
     write = partial(write_trials, plan.folder, state)

@@ -10,7 +10,7 @@ from model.cli.flags import sound
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
-from tuner.engine.early_stopping import Rungs
+from tuner.engine.stages import Stages, stages_of
 from tuner.engine.study import make_sampler
 from tuner.runs.folder import LOCK, RUN, SPACE, fingerprints, name_of, run_folder
 from tuner.runs.lock import RunLock
@@ -37,20 +37,9 @@ class SearchPlan:
     folder: Path
     space: Space
     data: Path | None
-    max_examples: int
+    stages: Stages
     prints: dict[str, Any]
     storage: Storage | None = None  # where the folder is mirrored, if anywhere
-
-    @property
-    def grace(self) -> int:
-        return self.request.grace(self.max_examples)
-
-    @property
-    def rungs(self) -> Rungs | None:
-        request = self.request
-        if not request.early_stopping:
-            return None
-        return Rungs(self.grace, self.max_examples, request.reduction_factor)
 
 
 def make_plan(
@@ -80,7 +69,7 @@ def make_plan(
             space, changed = open_space(request), False
             check_against(request, space)
     gathered.tell()
-    max_examples = request.max_examples or space.examples
+    stages = stages_of(request, examples=space.examples, budget=space.budget)
     config = fill_in(space.config(space.default_point()))
     data = Path(request.data).absolute() if request.data else None
     tokenizer = load_tokenizer(config.encoder.name)
@@ -89,9 +78,7 @@ def make_plan(
     prints = fingerprints(inputs.fingerprint, space.task_set, encoder, start)
     if options.resume and (folder / RUN).exists():
         check_unchanged(folder, request, prints, space_changed=changed, force=options.force)
-    plan = SearchPlan(request, options, name, folder, space, data, max_examples, prints, storage)
-    _ = plan.rungs  # raises what is wrong with them
-    return plan
+    return SearchPlan(request, options, name, folder, space, data, stages, prints, storage)
 
 
 def open_space(request: SearchRequest) -> Space:

@@ -37,7 +37,7 @@ from tuner.space.domains import Condition, Fixed, Number, Outside, Parameter, va
 from tuner.space.parameters import SpaceReader, read_parameters
 from tuner.space.values import fitted, spread, unknown
 
-KEYS = {"about", "tasks", "base", "parameters", "start_from"}
+KEYS = {"about", "tasks", "budget", "base", "parameters", "start_from"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class SpaceDraft:
 
     about: str
     tasks: TaskSet
+    budget: int | None
     base: dict[str, Any]
     parameters: tuple[Parameter, ...]
     start_from: tuple[dict[str, Any], ...]
@@ -65,6 +66,11 @@ def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> S
     about = data.get("about") or ""
     if not isinstance(about, str):
         sheet.fault(f"'about' must be text, but is {show(about)}", "about")
+    budget = data.get("budget")
+    if budget is not None and (
+        not isinstance(budget, int) or isinstance(budget, bool) or budget < 1
+    ):
+        sheet.fault(f"'budget' must be a number of examples, but is {show(budget)}", "budget")
     sheet.tasks = _read_tasks(sheet, data.get("tasks"), tasks)
     base = _read_settings(sheet, data.get("base"), "base")
     given = _read_overrides(sheet, overrides)
@@ -79,6 +85,7 @@ def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> S
     points = [{key: value for key, value in point.items() if key in keys} for point in points]
     return SpaceDraft(
         about=about,
+        budget=budget,
         tasks=sheet.tasks,
         base={**base, **given},
         parameters=parameters,

@@ -49,6 +49,7 @@ class Space:
     start_from: tuple[dict[str, Any], ...]  # settings, maybe partial
     task_set: TaskSet = field(repr=False)
     notes: tuple[str, ...] = ()  # which parameters are not searched, and why
+    budget: int | None = None  # examples of a whole search, unless another is asked for
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         """Settings for a trial: Optuna is asked for every parameter that takes part."""
@@ -181,6 +182,7 @@ class Space:
         return {
             "about": self.about,
             "tasks": self.tasks,
+            **({"budget": self.budget} if self.budget else {}),
             "base": dict(self.base),
             "parameters": {parameter.key: parameter.written for parameter in self.parameters},
             "start_from": [dict(point) for point in self.start_from],
@@ -231,6 +233,7 @@ def load_space(
         start_from=draft.start_from,
         task_set=draft.tasks,
         notes=draft.notes,
+        budget=draft.budget,
     )
     if faults := contradictions(space, draft.sheet.place):
         raise InputError(str(path), faults)

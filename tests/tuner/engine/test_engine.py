@@ -17,8 +17,8 @@ from ray.tune.experiment import Trial
 from model.common.errors import InputError
 from model.training.step import TrainingDiverged
 from tests.tuner.made_up_runs import begin
-from tuner.engine.early_stopping import Rungs
 from tuner.engine.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
+from tuner.engine.stages import Rung, Stages, in_full
 from tuner.engine.study_file import StudyFile
 from tuner.ray_backend.adapters import LedgerSearch, RungScheduler, evict_finished, whereabouts
 from tuner.ray_backend.failures import classify
@@ -37,7 +37,7 @@ from tuner.search.__main__ import first_failure
 from tuner.space.space import Space, load_space
 from tuner.storage.storage import StorageLost
 
-EXTRA = {"budget.examples": 400, "budget.epochs": None, "budget.eval_every": 100}
+TWO_RUNGS = (Rung(100, 4), Rung(400, 1))
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,19 @@ def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
     """`engine_of(slots=1)`: a driver of the run in tmp_path; the one before it is dead."""
     ledgers: list[Ledger] = []
 
-    def make(rungs: Rungs | None = None, num_samples: int = 6, **limits: Any) -> Engine:
+    def make(
+        stages: Stages | None = None,
+        num_samples: int = 6,
+        confirm: tuple[int, int] = (0, 0),
+        **limits: Any,
+    ) -> Engine:
+        stages = stages or in_full(num_samples, 400, confirm)
         for ledger in ledgers:
             ledger.close()
         ledgers.append(Ledger(tmp_path / "ledger.jsonl"))
-        begin(ledgers[-1], num_samples=num_samples, sampler="random")
-        standard = {"max_examples": 400, "eval_every": 100, "slots": 2, "threads": 1}
+        rungs = [[rung.examples, rung.places] for rung in stages.rungs]
+        more = {"rungs": rungs, "promotion": stages.promotion}
+        begin(ledgers[-1], num_samples=stages.trials, sampler="random", **more)
         engine = Engine(
             ledger=ledgers[-1],
             space=space,
@@ -63,9 +70,9 @@ def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
             folder=tmp_path,
             store=CheckpointStore(tmp_path),
             data=None,
-            limits=Limits(num_samples=num_samples, **{**standard, **limits}),
-            extra=EXTRA,
-            rungs=rungs,
+            limits=Limits(**{"slots": 2, "threads": 1, **limits}),
+            stages=stages,
+            extra={},
             study=StudyFile(tmp_path / "study.journal", ledgers[-1].state, space),
             warn=lambda line: said.append(line),
             log=lambda line: None,
@@ -377,26 +384,6 @@ def test_scores_that_are_no_numbers_fail_the_trial(engine_of: Callable[..., Engi
     assert engine.evaluated(name, record(100, float("nan"))) is False
     assert engine.state.trials[name].kind == "metric"
     assert not engine.state.trials[name].evaluations
-
-
-def test_a_trial_that_was_about_to_be_stopped_is_stopped_by_the_next_driver(
-    engine_of: Callable[..., Engine],
-) -> None:
-    engine = engine_of(slots=5)  # without rungs, as if it died before it could judge
-    names = [begin_trial(engine) for _ in range(5)]
-    for name, score in zip(names, (0.9, 0.8, 0.7, 0.3, 0.1), strict=True):
-        engine.evaluated(name, record(100, score))
-    engine = engine_of(rungs=Rungs(100, 400, 2), slots=5)
-    stopped = [t.id for t in engine.state.trials.values() if t.status == "stopped"]
-    assert stopped == ["t0003", "t0004"]
-    assert engine.state.trials["t0003"].rung == 100
-
-
-def test_the_default_is_never_stopped_early(engine_of: Callable[..., Engine]) -> None:
-    engine = engine_of(rungs=Rungs(100, 400, 2))
-    default, other = begin_trial(engine), begin_trial(engine)
-    assert engine.evaluated(other, record(100, 0.9))
-    assert engine.evaluated(default, record(100, 0.1))
 
 
 def test_a_finished_trial_is_told_by_the_objective(engine_of: Callable[..., Engine]) -> None:

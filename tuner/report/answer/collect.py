@@ -11,9 +11,8 @@ from tuner.report.numbers import Estimate
 from tuner.report.published import Published, published_for
 from tuner.report.run import ReportedRun
 from tuner.runs.folder import model_folder
-from tuner.runs.state import OVERALL, TrialState
+from tuner.runs.state import DEFAULT, OVERALL, TrialState
 from tuner.scoring.crossfit import Difference
-from tuner.scoring.summary import DEFAULT
 from tuner.soup.record import MethodRecord
 
 SINGLE, OTHER = "single", "other"
@@ -61,7 +60,7 @@ def collect_answer(run: ReportedRun) -> Answer:
     ranked = run.state.ranked()
     best = _of_trial(run, ranked[0], SINGLE) if ranked else None
     contenders = _singles_and_soups(run, best)
-    default = next((trial for trial in ranked if trial.origin == DEFAULT), None)
+    default = next(filter(run.state.is_default, ranked), None)
     if default is not None and default is not ranked[0]:
         contenders.append(_of_trial(run, default, DEFAULT))
     others = [trial for trial in ranked[1:] if trial is not default][:RUNNERS_UP]
@@ -98,7 +97,8 @@ def _of_trial(run: ReportedRun, trial: TrialState, kind: str) -> Contender:
     }
     difference, fitted, gap = None, None, None
     lead, cross = run.summary.lead, run.summary.cross_fit
-    if kind == DEFAULT and lead is not None:  # which is the best's over the default
+    best = run.state.best_trial()
+    if kind == DEFAULT and lead and best and best.length == trial.length:  # the best's over it
         difference = Difference(-lead.value, -lead.high, -lead.low)
     if kind == SINGLE and cross is not None:
         fitted, gap = Estimate(cross.cross_fitted, cross.low, cross.high), cross.gap
@@ -106,7 +106,9 @@ def _of_trial(run: ReportedRun, trial: TrialState, kind: str) -> Contender:
     return Contender(
         name=NAMES[kind].format(trial.id),
         kind=kind,
-        about=("the default configuration, " if kind == SINGLE and trial.origin == DEFAULT else "")
+        about=(
+            "the default configuration, " if kind == SINGLE and run.state.is_default(trial) else ""
+        )
         + f"after {int(entry['examples']):,} examples",
         score=tasks.get(run.goal, overall),
         overall=overall,

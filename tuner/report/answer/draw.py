@@ -20,8 +20,7 @@ from tuner.report.figures import (
     wrapped,
 )
 from tuner.report.numbers import Estimate, ends, short
-from tuner.runs.state import OVERALL
-from tuner.scoring.summary import DEFAULT
+from tuner.runs.state import DEFAULT, OVERALL
 from tuner.soup.methods import BEST, GREEDY, PREDICTIONS
 
 KINDS = {

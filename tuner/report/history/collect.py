@@ -51,8 +51,6 @@ class Cost:
     examples: int
     wasted: int  # examples of trials that failed
     evaluations: int
-    saved: int
-    saved_share: float
     stopped: int
 
     @property
@@ -91,8 +89,6 @@ def collect_history(run: ReportedRun) -> History:
             examples=summary.examples,
             wasted=sum(trial.examples for trial in trials if trial.status == "failed"),
             evaluations=sum(len(trial.evaluations) for trial in trials),
-            saved=summary.saved,
-            saved_share=summary.saved_share,
             stopped=summary.counts["stopped"],
         ),
         tracebacks=[

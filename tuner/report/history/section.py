@@ -54,10 +54,12 @@ def _cost(run: ReportedRun, history: History) -> Html:
         ("speed", f"{count(speed)} examples/s a slot" if speed else "-"),
         ("evaluations", count(cost.evaluations)),
         ("stopped early", count(cost.stopped)),
-        (
-            "saved by that",
-            f"{count(cost.saved)} examples ({percent(cost.saved_share)})"
-            + (f", about {duration(cost.saved / speed)} of work" if speed and cost.saved else ""),
+        *(
+            (
+                f"trials of {count(each.length)} examples",
+                f"{each.trials}, {count(each.examples)} in all",
+            )
+            for each in run.summary.spent
         ),
     ]
     if cost.wasted:

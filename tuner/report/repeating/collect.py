@@ -7,9 +7,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from model.common.files import to_yaml
+from tuner.engine.job import EVALUATIONS, training_budget
+from tuner.engine.stages import stages_in
 from tuner.report.numbers import value_text
 from tuner.report.run import ReportedRun
 from tuner.runs.request import SearchRequest
+from tuner.runs.state import TrialState
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Repeating:
 def collect_repeating(run: ReportedRun) -> Repeating:
     best = run.state.best_trial()
     packages = run.fingerprints.get("packages") or {}
-    settings = {**run.space.base, **(best.settings if best else {}), **_budget(run)}
+    settings = {**run.space.base, **(best.settings if best else {})}
+    settings |= _budget(run, best) if best else {}
     return Repeating(
         search=search_command(run),
         best=train_command(run, settings, best.seed) if best else "",
@@ -74,11 +78,14 @@ def train_command(run: ReportedRun, settings: dict[str, Any], seed: int) -> str:
     return folded_command(parts)
 
 
-def _budget(run: ReportedRun) -> dict[str, Any]:
-    """What the search set for every trial, whatever the space says."""
-    most = run.request.max_examples or run.space.examples
-    every = run.request.grace(most)
-    return {"budget.examples": most, "budget.epochs": None, "budget.eval_every": every}
+def _budget(run: ReportedRun, trial: TrialState) -> dict[str, Any]:
+    """What the search set for the trial, whatever the space says."""
+    stages = stages_in(run.state)
+    if stages is None:  # a run from before trials had lengths of their own
+        most = run.request.max_examples or run.space.examples
+        every = run.request.grace_examples or max(1, -(-most // EVALUATIONS))
+        return {"budget.examples": most, "budget.epochs": None, "budget.eval_every": every}
+    return training_budget(trial, stages, run.space.base, len(run.tasks))
 
 
 def assignment(key: str, value: Any) -> str:

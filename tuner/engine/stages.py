@@ -1,0 +1,189 @@
+"""How a search divides its budget: many configurations for a short while, few for long.
+
+A rung is a length of training and the number of configurations that get so far. The last rung
+holds the finals, whose training is that of the model that comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.common.errors import InputError
+from tuner.runs.request import PromotionName, SearchRequest
+from tuner.runs.state import RunState, TrialState
+
+FINAL_SHARE = 0.6  # of a budget, at least, goes into the finals
+REDUCTION = 3.0
+SHORTEST = 400  # examples; with fewer, configurations can hardly be told apart
+EXPLORED = 3  # configurations at the longest rung before the finals, the default among them
+ALONE = 6  # where there is one such rung only
+MOST_RUNGS = 4  # before the finals
+RACING_RUNGS = 3  # with fewer the budget is too small to pay for further seeds
+
+
+@dataclass(frozen=True)
+class Rung:
+    examples: int
+    places: int
+
+
+@dataclass(frozen=True)
+class Stages:
+    rungs: tuple[Rung, ...]  # shortest first
+    promotion: PromotionName = "restart"
+    budget: int | None = None  # examples of the whole search, if it has a bound
+    race: tuple[int, int] = (0, 0)  # the best N before the finals again, over S further seeds
+
+    @property
+    def top(self) -> int:
+        return len(self.rungs) - 1
+
+    @property
+    def trials(self) -> int:
+        """Configurations that are tried."""
+        return self.rungs[0].places
+
+    @property
+    def final(self) -> Rung:
+        return self.rungs[-1]
+
+    def is_final(self, trial: TrialState) -> bool:
+        """One of those that the others were tried for."""
+        return self.top > 0 and trial.level == self.top and not trial.is_repeat
+
+    def cost(self) -> int:
+        """Examples of training in all."""
+        total, before = 0, 0
+        for rung in self.rungs:
+            total += rung.places * (rung.examples - before)
+            before = rung.examples if self.promotion == "continue" else 0
+        best, seeds = self.race
+        return total + best * seeds * (self.rungs[max(0, self.top - 1)].examples)
+
+    def text(self) -> str:
+        """'10 configurations of 330 examples, 3 of 1,000, one final of 5,400'"""
+        if not self.top:
+            return f"{self.trials} configurations of {self.final.examples:,} examples"
+        told = [f"{rung.places} of {rung.examples:,}" for rung in self.rungs[:-1]]
+        told[0] = f"{self.trials} configurations of {self.rungs[0].examples:,} examples"
+        best, seeds = self.race
+        if best and seeds:
+            again = f"{seeds} further seed{'s' if seeds > 1 else ''}"
+            told.append(f"the best {best} again over {again}")
+        count = self.final.places
+        finals = "one final" if count == 1 else f"{count} finals"
+        return ", ".join([*told, f"{finals} of {self.final.examples:,}"])
+
+
+def stages_in(state: RunState) -> Stages | None:
+    """Those of a run that is there; None if it is from before there were any."""
+    if not state.rungs:
+        return None
+    return Stages(tuple(Rung(*rung) for rung in state.rungs), state.promotion)
+
+
+FEW_TRIALS = 8  # where neither a budget nor a number of trials is given
+
+
+def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> Stages:
+    """What a search does: `examples` of a trial and `budget` are the space's, if not the request's.
+
+    With a number of trials or their length, and no budget, those are what is done.
+    """
+    race = request.confirm
+    longest, trials = request.max_examples, request.num_samples
+    if not request.early_stopping:
+        return in_full(trials or FEW_TRIALS, longest or examples, race or (0, 0))
+    budget = request.budget_examples or (None if longest or trials else budget)
+    if budget is None:
+        return for_trials(
+            trials or FEW_TRIALS,
+            longest or examples,
+            shortest=request.grace_examples,
+            reduction=request.reduction_factor,
+            promotion=request.promotion,
+            finals=request.finals,
+            race=race or (0, 0),
+        )
+    stages = for_budget(
+        budget,
+        trials=trials,
+        examples=longest,
+        finals=request.finals,
+        shortest=request.grace_examples,
+        reduction=request.reduction_factor,
+        promotion=request.promotion,
+        race=race,
+    )
+    if stages.cost() > budget:
+        fault = f"{stages.text()} take {stages.cost():,} examples, and the budget is {budget:,}"
+        raise InputError("search", [f"{fault}; raise --budget-examples, or leave one out"])
+    return stages
+
+
+def in_full(trials: int, examples: int, race: tuple[int, int] = (0, 0)) -> Stages:
+    """Every configuration is trained to its end."""
+    return Stages((Rung(examples, trials),), race=race)
+
+
+def for_trials(
+    trials: int,
+    examples: int,
+    *,
+    shortest: int | None = None,
+    reduction: float = REDUCTION,
+    promotion: PromotionName = "restart",
+    finals: int | None = None,
+    race: tuple[int, int] = (0, 0),
+) -> Stages:
+    """So many configurations, of which the best are trained on so many examples in the end."""
+    shortest = shortest or max(1, round(examples / reduction**2))
+    lengths = [examples]
+    while len(lengths) < trials and lengths[0] / reduction >= shortest - 0.5:
+        lengths.insert(0, round(lengths[0] / reduction))
+    places = [round(trials / reduction**step) for step in range(len(lengths))]
+    # Before the finals the default has one of the places, so there are two at least.
+    places = [max(2, count) for count in places[:-1]] + [finals or max(1, places[-1])]
+    return Stages(tuple(map(Rung, lengths, places)), promotion, race=race)
+
+
+def for_budget(
+    budget: int,
+    *,
+    trials: int | None = None,
+    examples: int | None = None,
+    finals: int | None = None,
+    shortest: int | None = None,
+    reduction: float = REDUCTION,
+    promotion: PromotionName = "restart",
+    race: tuple[int, int] | None = None,
+) -> Stages:
+    """Three fifths or more for the finals; the rungs before them get equal shares of the rest.
+
+    There are as many rungs as keep the shortest one long enough to say something. What is given
+    holds, and the rest follows from it.
+    """
+    if examples is None:
+        count = finals or 1
+        examples = max(1, int(budget * FINAL_SHARE / count))
+    else:
+        count = finals or max(1, int(budget * FINAL_SHARE / examples))
+    left = max(0, budget - count * examples)
+    shortest = shortest or SHORTEST
+    few = max(EXPLORED, count)  # at the longest rung before the finals
+    rungs = 1
+    while rungs < MOST_RUNGS and _shortest(left, rungs + 1, few, reduction) >= shortest:
+        rungs += 1
+    if race is None:
+        race = (few, 1) if rungs >= RACING_RUNGS else (0, 0)
+    share = left / (rungs + bool(race[0] and race[1]))
+    places = [round(few * reduction ** (rungs - 1 - level)) for level in range(rungs)]
+    places[0] = trials or (places[0] if rungs > 1 else max(few, min(ALONE, int(share / shortest))))
+    lengths = [max(1, min(examples, int(share / count))) for count in places]
+    below = [Rung(length, n) for length, n in zip(lengths, places, strict=True) if n]
+    kept = [rung for rung in below if rung.examples < examples]
+    return Stages((*kept, Rung(examples, count)), promotion, budget, race)
+
+
+def _shortest(left: float, rungs: int, few: int, reduction: float) -> float:
+    return left / rungs / (few * reduction ** (rungs - 1))

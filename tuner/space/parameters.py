@@ -305,9 +305,9 @@ def _read_when(sheet: SpaceReader, key: str, written: Any) -> tuple[Condition, .
             except Misfit as misfit:
                 fault(str(misfit), name)
                 continue
-            if not keys:
-                text = f"takes part only by {name}, which stands for no task, and is not searched"
-                sheet.left_out[key] = f"{key} {text}"
+            if not keys and sheet.tasks is not None:
+                why = f"depends on {name}, which stands for no task of {sheet.tasks.name}"
+                sheet.left_out[key] = f"{key} {why}, and is not searched"
             found = [condition for condition in each if condition is not None]
             if any((one.sign, one.values) != (found[0].sign, found[0].values) for one in found):
                 fault(f"depends on '{name}', whose values differ in form; name one of them", name)

@@ -46,27 +46,27 @@ def expand(
     entries: Mapping[Any, Any], tasks: TaskSet | None, fault: Callable[[str, str], None]
 ) -> Expanded:
     """Each key with a placeholder as the keys it stands for; as it is where no tasks are known."""
-    stands_for: dict[str, list[str]] = {}
-    closest: dict[str, tuple[int, str]] = {}
-    for key in map(word, entries):
+    values = {word(key): value for key, value in entries.items()}
+    closest: dict[str, str] = {}  # by each task's own key: the one that counts
+    unused = []
+    for key in values:
         try:
-            stands_for[key] = keys_of(key, tasks)
+            keys = keys_of(key, tasks)
         except Misfit as misfit:
             fault(f"'{key}' {misfit}", key)
             continue
-        for own in stands_for[key]:
-            rank, other = closest.get(own, (-1, ""))
-            if rank == _rank(key):
+        unused += [] if keys else [key]
+        for own in keys:
+            other = closest.setdefault(own, key)
+            if _rank(key) > _rank(other):
+                closest[own] = key
+            elif key != other and _rank(key) == _rank(other):
                 text = f"'{key}' and '{other}' both stand for '{own}'"
                 fault(f"{text}; give '{own}' itself, or name kinds that no task shares", key)
-            if _rank(key) > rank:
-                closest[own] = (_rank(key), key)
-    values = {word(key): value for key, value in entries.items()}
-    chosen = {k: key for key, keys in stands_for.items() for k in keys if closest[k][1] == key}
     return Expanded(
-        entries={own: values[key] for own, key in chosen.items()},
-        written={own: key for own, key in chosen.items() if own != key},
-        unused=tuple(key for key, keys in stands_for.items() if not keys),
+        entries={own: values[key] for own, key in closest.items()},
+        written={own: key for own, key in closest.items() if own != key},
+        unused=tuple(unused),
     )
 
 

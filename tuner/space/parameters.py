@@ -132,15 +132,15 @@ def _suited(sheet: SpaceReader, key: str, domain: Domain, held: Mapping[str, Any
     """Without what a placeholder offers to a task that cannot have it: a cosine for classes."""
     if sheet.tasks is None or key == sheet.name("parameters", key) or isinstance(domain, Number):
         return domain
-    reasons = {n: unsuited(key, each, held, sheet.tasks) for n, each in enumerate(domain.values)}
-    kept = tuple(each for n, each in enumerate(domain.values) if not reasons[n])
+    reasons = [unsuited(key, value, held, sheet.tasks) for value in domain.values]
+    kept = tuple(value for value, why in zip(domain.values, reasons, strict=True) if not why)
     if not kept:
         sheet.left_out[key] = f"{key} is not searched: {reasons[0]}"
         return None
     if len(kept) == len(domain.values):
         return domain
-    for value, reason in zip(domain.values, reasons.values(), strict=True):
-        sheet.notes += [f"{key} is never {value_text(value)}: {reason}"] if reason else []
+    for value, why in zip(domain.values, reasons, strict=True):
+        sheet.notes += [f"{key} is never {value_text(value)}: {why}"] if why else []
     return Fixed(kept[0]) if len(kept) == 1 and "when" not in sheet.specs[key] else Choice(kept)
 
 
@@ -345,7 +345,7 @@ def _read_condition(
             return None
         names = {sheet.name("parameters", each) for each in sheet.specs}
         which = "which" if other == name else f"and '{other}'"
-        raise Misfit(f"depends on '{name}', {which} is no parameter; {suggest(name, names)}")
+        raise Misfit(f"depends on '{name}', {which} is no parameter; {suggest(other, names)}")
     if other not in sheet.offered or sheet.tasks is None:
         return None
     try:

@@ -417,6 +417,18 @@ FAULTS: dict[str, tuple[str, str]] = {
         "line 4: 'optim.clip' depends on 'loss.<task>', and 'loss.fine' is no parameter; "
         "did you mean 'loss.<pair>'?",
     ),
+    "a condition on several, of which one is no parameter": (
+        "parameters:\n  loss.nli: {choice: [ordinal_log, cross_entropy]}\n"
+        "  loss.alpha: {float: [1, 2], when: {loss.nli or loss.topik: ordinal_log}}",
+        "line 4: 'loss.alpha' depends on 'loss.nli or loss.topik', and 'loss.topik' is no "
+        "parameter; ",
+    ),
+    "a condition on several of different forms": (
+        "parameters:\n  batch.sizes: {choice: [[8, 8, 8, 8], [4, 4, 4, 4]]}\n"
+        "  batch.sizes.nli: {choice: [8, 4]}\n"
+        "  optim.clip: {choice: [1], when: {batch.sizes or batch.sizes.nli: 8}}",
+        "line 5: 'optim.clip' depends on 'batch.sizes or batch.sizes.nli', whose values differ in",
+    ),
     "a condition on what is never offered": (
         "parameters:\n  loss.<classes>: {choice: [ordinal_log, cross_entropy]}\n"
         "  loss.alpha: {float: [1, 2], when: {loss.<classes>: ordinal}}",

@@ -112,7 +112,9 @@ class _Writer:
         )
         name = f"step-{examples:08d}"
         file = f"predictions/{name}.parquet"
-        write_predictions(self.folder / "trials" / trial / file, self.table(answers))
+        place = self.folder / "trials" / trial
+        place.mkdir(parents=True, exist_ok=True)
+        write_predictions(place / file, self.table(answers))
         self.add(
             "evaluated",
             time,

@@ -331,7 +331,7 @@ def main() -> None:
     explained = ", ".join(f"{share:.2f}" for share in curves.explained)
     print(f"{len(curves.x)} recorded curves of {curves.maximum:,} examples; of their variance the")
     print(f"model explains, where it did not learn: {explained}")
-    space = load_space("default")
+    space = load_space(str(HERE / "curves_space.yaml"))
     if arguments.start_points:
         for point in start_points(curves, space):
             print(point)

@@ -23,6 +23,7 @@ from tuner.runs.ledger import encode
 from tuner.runs.request import SearchRequest
 from tuner.space.space import Space, load_space
 
+HERE = Path(__file__).parent
 MOST = 12_000
 STEPS = (3_000, 6_000, 9_000, 12_000)
 SLOTS = 8
@@ -31,7 +32,7 @@ SLOTS = 8
 def make_search(folder: Path, trials: int, *, rows: int = 400, seed: int = 0) -> Path:
     """Write the folder of a search of so many trials, some stopped and some failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    space = load_space("default")
+    space = load_space(str(HERE / "curves_space.yaml"))
     writer = _Writer(folder, space, rows, np.random.default_rng(seed))
     request = SearchRequest(num_samples=trials, max_examples=MOST, seed=seed)
     write_atomic(folder / SPACE, to_yaml(space.to_dict()))
@@ -111,7 +112,9 @@ class _Writer:
         )
         name = f"step-{examples:08d}"
         file = f"predictions/{name}.parquet"
-        write_predictions(self.folder / "trials" / trial / file, self.table(answers))
+        place = self.folder / "trials" / trial
+        place.mkdir(parents=True, exist_ok=True)
+        write_predictions(place / file, self.table(answers))
         self.add(
             "evaluated",
             time,

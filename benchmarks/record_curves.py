@@ -1,4 +1,6 @@
-"""Learning curves of random configurations of the default space, for the replays of efficiency.py.
+"""Learning curves of random configurations, for the replays of efficiency.py.
+
+The space is curves_space.yaml, the default one as it was then.
 
     python benchmarks/record_curves.py [--count 226] [--processes 2] [--at-most N]
 
@@ -84,7 +86,7 @@ def small_encoder(folder: Path) -> Path:
 
 
 def small_space(encoder: Path) -> Any:
-    """The default space with the small encoder."""
+    """The curves' space with the small encoder."""
     from tuner.space.space import load_space
 
     held = {
@@ -92,7 +94,7 @@ def small_space(encoder: Path) -> Any:
         "encoder.pooling": "mean",
         "pair.encoding": "bi_difference",
     }
-    return load_space("default", None, held)
+    return load_space(str(HERE / "curves_space.yaml"), None, held)
 
 
 class Recorder:

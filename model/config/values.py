@@ -42,7 +42,11 @@ class Setting(Typed):
 def find_setting(key: str, tasks: TaskSet) -> Setting | None:
     """The setting of this key, where `loss.<task>` and its like stand for each task's own."""
     section, _, last = key.rpartition(".")
-    return SETTINGS.get(key) or (SETTINGS.get(section + TASK) if last in tasks.names else None)
+    if last in tasks.names and key not in SETTINGS:
+        key = section + TASK
+    elif key.endswith(TASK):
+        return None  # the name of no task
+    return SETTINGS.get(key)
 
 
 def known_keys(tasks: TaskSet) -> list[str]:

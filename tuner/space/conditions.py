@@ -28,17 +28,17 @@ def read_condition(other: Parameter, written: Any, tasks: TaskSet) -> Condition:
             raise Misfit(f"with {show(written)}, but it is no number; it is {domain}")
         if not domain.can(sign, value):
             raise Misfit(f"with {show(written)}, which can never hold; it is {domain}")
-        return Condition(other.key, sign, (value,))
+        return Condition((other.key,), sign, (value,))
     if isinstance(domain, Number) and not (domain.whole or domain.step):
         raise Misfit(f'being {show(value)}, which a range hardly ever is; write "> ..." or "< ..."')
     if sign == "!=":
-        condition = Condition(other.key, sign, (_expected(other, value, tasks),))
+        condition = Condition((other.key,), sign, (_expected(other, value, tasks),))
         if not domain.can(sign, condition.values[0]):
             raise Misfit(f"with {show(written)}, which can never hold; it is {domain}")
         return condition
     if isinstance(value, list) and value and not _is_one(other, value, tasks):
-        return Condition(other.key, "in", tuple(_expected(other, each, tasks) for each in value))
-    return Condition(other.key, "in", (_expected(other, value, tasks),))
+        return Condition((other.key,), "in", tuple(_expected(other, each, tasks) for each in value))
+    return Condition((other.key,), "in", (_expected(other, value, tasks),))
 
 
 def _split(written: Any) -> tuple[str, Any]:

@@ -33,6 +33,7 @@ COMPARE = {
     ">": operator.gt,
     "<": operator.lt,
 }
+OR = " or "  # between the parameters of one condition
 
 
 class Outside(ValueError):
@@ -221,13 +222,17 @@ Domain: TypeAlias = "Number | Choice | Fixed"
 
 @dataclass(frozen=True)
 class Condition:
-    """`key` is one of the values ("in"), or compares so with the only one."""
+    """One of the keys has one of the values ("in"), or compares so with the only one."""
 
-    key: str
+    keys: tuple[str, ...]
     sign: str
     values: tuple[Any, ...]
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """A parameter that takes no part itself meets no condition."""
+        return any(key in values and self.fits(values[key]) for key in self.keys)
+
+    def fits(self, value: Any) -> bool:
         if self.sign == "in":
             return value in self.values
         if self.sign == "!=":
@@ -235,8 +240,12 @@ class Condition:
         return is_number(value) and bool(COMPARE[self.sign](value, self.values[0]))
 
     @property
+    def name(self) -> str:
+        """As in a space file, as with its value."""
+        return OR.join(self.keys)
+
+    @property
     def written(self) -> Any:
-        """As in a space file."""
         if self.sign == "in":
             one = len(self.values) == 1 and not isinstance(self.values[0], list)
             return self.values[0] if one else list(self.values)
@@ -244,7 +253,7 @@ class Condition:
 
     def __str__(self) -> str:
         values = " or ".join(map(value_text, self.values))
-        return f"{self.key} {'is' if self.sign == 'in' else self.sign} {values}"
+        return f"{self.name} {'is' if self.sign == 'in' else self.sign} {values}"
 
 
 @dataclass(frozen=True)
@@ -254,12 +263,19 @@ class Parameter:
     when: tuple[Condition, ...] = ()
 
     def active(self, values: Mapping[str, Any]) -> bool:
-        """A condition on a parameter that takes no part itself does not hold."""
-        return all(c.key in values and c.holds(values[c.key]) for c in self.when)
+        return all(condition.holds(values) for condition in self.when)
+
+    def can_be(self, value: Any) -> bool:
+        """Of a value that fits the setting."""
+        return isinstance(self.domain, Number) or value in self.domain.values
+
+    def can_meet(self, condition: Condition) -> bool:
+        """Of a condition that it can meet with all that was offered."""
+        return isinstance(self.domain, Number) or any(map(condition.fits, self.domain.values))
 
     @property
     def written(self) -> dict[str, Any]:
-        when = {condition.key: condition.written for condition in self.when}
+        when = {condition.name: condition.written for condition in self.when}
         return {**self.domain.written, **({"when": when} if when else {})}
 
 

@@ -18,6 +18,7 @@ from model.tasks.yaml_reader import as_number
 from model.tasks.yaml_reader import plain_text as word
 from tuner.space.conditions import read_condition
 from tuner.space.domains import (
+    OR,
     Choice,
     Condition,
     Domain,
@@ -26,8 +27,10 @@ from tuner.space.domains import (
     Outside,
     Parameter,
     number_text,
+    value_text,
 )
-from tuner.space.values import fitted, to_plain, unknown
+from tuner.space.placeholders import PLACEHOLDER, NoTask, expand, has_placeholder, keys_of
+from tuner.space.values import fitted, to_plain, unknown, unsuited
 
 KINDS = ("float", "int", "choice", "fixed")
 WORDS = {*KINDS, "log", "step", "when"}
@@ -47,20 +50,39 @@ class SpaceReader:
         self.document = document
         self.tasks = tasks
         self.faults: list[str] = []
+        self.notes: list[str] = []
+        self.written: dict[tuple[str, str], str] = {}  # section, key: the key with a placeholder
+        self.specs: dict[str, Any] = {}  # of the parameters, by the keys of the tasks
+        self.offered: dict[str, Parameter] = {}  # with values, too, that the task cannot have
+        self.left_out: dict[str, str] = {}  # parameters, and why
 
     def fault(self, text: str, *key: str) -> None:
         self.faults.append(f"{self.place(*key)}{text}")
 
     def ordered(self) -> list[str]:
         """The faults by their lines; those of no line come last."""
-        lines = [re.match(r"line (\d+): ", fault) for fault in self.faults]
+        faults = list(dict.fromkeys(self.faults))  # a placeholder's are the same for every task
+        lines = [re.match(r"line (\d+): ", fault) for fault in faults]
         keys = [int(line[1]) if line else 10**9 for line in lines]
-        return [
-            fault for _, fault in sorted(zip(keys, self.faults, strict=True), key=lambda x: x[0])
-        ]
+        return [fault for _, fault in sorted(zip(keys, faults, strict=True), key=lambda x: x[0])]
+
+    def expand(self, section: str, entries: Mapping[Any, Any]) -> dict[str, Any]:
+        """The entries by the keys of the tasks."""
+        expanded = expand(entries, self.tasks, lambda text, key: self.fault(text, section, key))
+        self.written |= {(section, own): key for own, key in expanded.written.items()}
+        if self.tasks is not None:
+            unused = [f"{key} stands for no task of {self.tasks.name}" for key in expanded.unused]
+            self.notes += unused
+        return expanded.entries
+
+    def name(self, section: str, key: str) -> str:
+        """The key as it is written in the file."""
+        return self.written.get((section, key), key)
 
     def place(self, *key: str) -> str:
         """'line 7: ' of a key, whether it is written dotted or nested."""
+        if len(key) > 1:
+            key = (key[0], self.name(key[0], key[1]), *key[2:])
         wanted = ".".join(key)
         for path, line in self.document.lines.items():
             if ".".join(path) == wanted:
@@ -75,30 +97,56 @@ class SpaceReader:
         return to_plain(SETTINGS[key].fit(value)) if known else value
 
 
-def read_parameters(sheet: SpaceReader, written: Any) -> tuple[Parameter, ...]:
-    """Each after those that its conditions refer to, else in the order of the file."""
+def read_parameters(
+    sheet: SpaceReader, written: Any, held: Mapping[str, Any]
+) -> tuple[Parameter, ...]:
+    """Each after those that its conditions refer to, else in the order of the file.
+
+    `held` are the settings of every trial.
+    """
     if not isinstance(written, Mapping) or not written:
         what = f"is {show(written)}" if written else "is missing or empty"
         sheet.fault(f"'parameters' {what}; give each as KEY: {EXAMPLE}", "parameters")
         return ()
+    sheet.specs = sheet.expand("parameters", written)
     found: dict[str, Parameter] = {}
-    for key, spec in written.items():
-        if (domain := _read_parameter(sheet, word(key), spec)) is not None:
-            found[word(key)] = Parameter(word(key), domain)
+    for key, spec in sheet.specs.items():
+        if (domain := _read_parameter(sheet, key, spec)) is not None:
+            sheet.offered[key] = Parameter(key, domain)
+            if (fitting := _suited(sheet, key, domain, held)) is not None:
+                found[key] = Parameter(key, fitting)
     if found and all(isinstance(each.domain, Fixed) for each in found.values()):
         sheet.fault("every parameter is fixed; let at least one vary", "parameters")
-    names = {word(key) for key in written}
-    for key, spec in written.items():
+    elif not found and not sheet.faults and sheet.tasks is not None:
+        text = f"no parameter is for a task of {sheet.tasks.name}"
+        sheet.fault(f"{text}; add one for all, such as optim.learning_rate", "parameters")
+    for key, spec in sheet.specs.items():
         if isinstance(spec, Mapping) and "when" in spec:  # of one without a domain too
-            when = _read_when(sheet, word(key), spec["when"], found, names)
-            if word(key) in found:
-                found[word(key)] = replace(found[word(key)], when=when)
+            when = _read_when(sheet, key, spec["when"])
+            if key in found:
+                found[key] = replace(found[key], when=when)
     return _ordered(sheet, found)
+
+
+def _suited(sheet: SpaceReader, key: str, domain: Domain, held: Mapping[str, Any]) -> Domain | None:
+    """Without what a placeholder offers to a task that cannot have it: a cosine for classes."""
+    if sheet.tasks is None or key == sheet.name("parameters", key) or isinstance(domain, Number):
+        return domain
+    reasons = [unsuited(key, value, held, sheet.tasks) for value in domain.values]
+    kept = tuple(value for value, why in zip(domain.values, reasons, strict=True) if not why)
+    if not kept:
+        sheet.left_out[key] = f"{key} is not searched: {reasons[0]}"
+        return None
+    if len(kept) == len(domain.values):
+        return domain
+    for value, why in zip(domain.values, reasons, strict=True):
+        sheet.notes += [f"{key} is never {value_text(value)}: {why}"] if why else []
+    return Fixed(kept[0]) if len(kept) == 1 and "when" not in sheet.specs[key] else Choice(kept)
 
 
 def _read_parameter(sheet: SpaceReader, key: str, spec: Any) -> Domain | None:
     def fault(text: str, *inner: str) -> None:
-        sheet.fault(f"'{key}' {text}", "parameters", key, *inner)
+        sheet.fault(f"'{sheet.name('parameters', key)}' {text}", "parameters", key, *inner)
 
     if sheet.tasks and not find_setting(key, sheet.tasks) and key not in SECTIONS:
         sheet.fault(unknown(key, sheet.tasks), "parameters", key)
@@ -144,16 +192,24 @@ def _read_choice(fit: Callable[[Any], Any], offered: Any, fault: Fault) -> Choic
         fault(f"has a choice that {what}; give a list of values", "choice")
         return None
     values: list[Any] = []
+    sound = True
     for value in offered:
         try:
             fitting = fit(value)
+        except NoTask:
+            continue
         except Misfit as misfit:
             fault(f"has a choice that {misfit}", "choice")
+            sound = False
             continue
         if fitting in values:
+            if has_placeholder(value):  # the same names as another's, with these tasks
+                continue
             fault(f"offers {show(value)} twice; keep one of them", "choice")
         values.append(fitting)
-    return Choice(tuple(values)) if len(values) == len(offered) else None
+    if sound and not values:
+        fault("offers lists of tasks alone, and there is none of these kinds; add null", "choice")
+    return Choice(tuple(values)) if sound and values else None
 
 
 def _read_number(
@@ -230,39 +286,78 @@ def _step_fault(low: float, high: float, step: Any, whole: bool) -> str | None:
     return None
 
 
-def _read_when(
-    sheet: SpaceReader,
-    key: str,
-    written: Any,
-    found: Mapping[str, Parameter],
-    names: set[str],
-) -> tuple[Condition, ...]:
+def _read_when(sheet: SpaceReader, key: str, written: Any) -> tuple[Condition, ...]:
     def fault(text: str, *inner: str) -> None:
-        sheet.fault(f"'{key}' {text}", "parameters", key, "when", *inner)
+        text = f"'{sheet.name('parameters', key)}' {text}"
+        sheet.fault(text, "parameters", key, "when", *inner)
 
     conditions = []
-    if key in found and isinstance(found[key].domain, Fixed):
+    if key in sheet.offered and isinstance(sheet.offered[key].domain, Fixed):
         fault("is fixed and has 'when'; remove it, or offer a choice of that one value")
     elif not isinstance(written, Mapping) or not written:
         fault(f"has when: {show(written)}; write {{other.parameter: value}}")
     else:
-        for other, text in written.items():
+        for other, value in written.items():
             name = word(other)
-            if name == key:
-                fault("depends on itself; remove that condition", name)
-            elif name not in names:
-                fault(f"depends on '{name}', which is no parameter; {suggest(name, names)}", name)
-            elif name in found and sheet.tasks is not None:
-                try:
-                    conditions.append(read_condition(found[name], text, sheet.tasks))
-                except (Misfit, Outside) as problem:
-                    fault(f"depends on '{name}' {problem}", name)
+            try:
+                keys = _keys_of_condition(sheet, key, name)
+                each = [_read_condition(sheet, key, own, name, value) for own in keys]
+            except Misfit as misfit:
+                fault(str(misfit), name)
+                continue
+            if not keys and sheet.tasks is not None:
+                why = f"depends on {name}, which stands for no task of {sheet.tasks.name}"
+                sheet.left_out[key] = f"{key} {why}, and is not searched"
+            found = [condition for condition in each if condition is not None]
+            if any((one.sign, one.values) != (found[0].sign, found[0].values) for one in found):
+                fault(f"depends on '{name}', whose values differ in form; name one of them", name)
+            elif found:
+                all_keys = tuple(key for one in found for key in one.keys)
+                conditions.append(replace(found[0], keys=all_keys))
     return tuple(conditions)
 
 
-def _ordered(sheet: SpaceReader, found: Mapping[str, Parameter]) -> tuple[Parameter, ...]:
+def _keys_of_condition(sheet: SpaceReader, key: str, name: str) -> list[str]:
+    """The parameters that it names, of which one has to meet it.
+
+    The placeholder of the parameter's own key is the same task there.
+    """
+    task, placeholder = (each.rpartition(".")[2] for each in (key, sheet.name("parameters", key)))
+    keys = []
+    for part in name.split(OR):
+        stem, _, last = part.rpartition(".")
+        same = task != placeholder == last
+        try:
+            keys += [f"{stem}.{task}"] if same else keys_of(part, sheet.tasks)
+        except Misfit as misfit:
+            raise Misfit(f"depends on '{part}', which {misfit}") from None
+    return keys
+
+
+def _read_condition(
+    sheet: SpaceReader, key: str, other: str, name: str, value: Any
+) -> Condition | None:
+    """`name` is how the file has the other; None where that one has a fault itself."""
+    if other == key:
+        raise Misfit("depends on itself; remove that condition")
+    if other not in sheet.specs:
+        if sheet.tasks is None and PLACEHOLDER.search(other):
+            return None
+        names = {sheet.name("parameters", each) for each in sheet.specs}
+        which = "which" if other == name else f"and '{other}'"
+        raise Misfit(f"depends on '{name}', {which} is no parameter; {suggest(other, names)}")
+    if other not in sheet.offered or sheet.tasks is None:
+        return None
     try:
-        TopologicalSorter({key: [c.key for c in p.when] for key, p in found.items()}).prepare()
+        return read_condition(sheet.offered[other], value, sheet.tasks)
+    except (Misfit, Outside) as problem:
+        raise Misfit(f"depends on '{name}' {problem}") from None
+
+
+def _ordered(sheet: SpaceReader, found: Mapping[str, Parameter]) -> tuple[Parameter, ...]:
+    needs = {key: {k for c in p.when for k in c.keys if k in found} for key, p in found.items()}
+    try:
+        TopologicalSorter(needs).prepare()
     except CycleError as error:
         circle = " -> ".join(error.args[1])
         sheet.fault(
@@ -272,6 +367,6 @@ def _ordered(sheet: SpaceReader, found: Mapping[str, Parameter]) -> tuple[Parame
     order: dict[str, Parameter] = {}
     left = dict(found)
     while left:
-        ready = next(p for p in left.values() if all(c.key in order for c in p.when))
-        order[ready.key] = left.pop(ready.key)
+        ready = next(key for key in left if needs[key] <= order.keys())
+        order[ready] = left.pop(ready)
     return tuple(order.values())

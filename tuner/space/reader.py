@@ -15,6 +15,9 @@
 
 A condition is a value, a list of values, or a comparison in quotes. It does not hold where the
 parameter that it names takes no part itself. A parameter that takes no part is as base has it.
+
+No task need be named: `batch.sizes.<task>` stands for every task, `pair.encoding.<pair>` for those
+on pairs (tuner/space/placeholders.py). A space that was read has the names in it.
 """
 
 from __future__ import annotations
@@ -33,9 +36,10 @@ from model.config.values import SETTINGS, Misfit, find_setting, show
 from model.tasks.task_set import TaskSet, load_task_set
 from model.tasks.yaml_reader import plain_text as word
 from tuner.space.conditions import in_domain
-from tuner.space.domains import Condition, Fixed, Number, Outside, Parameter, value_text
+from tuner.space.domains import Fixed, Number, Outside, Parameter, value_text
 from tuner.space.parameters import SpaceReader, read_parameters
-from tuner.space.values import fitted, spread, unknown
+from tuner.space.placeholders import PLACEHOLDER, NoTask, expand
+from tuner.space.values import fitted, spread, unknown, unsuited
 
 KEYS = {"about", "tasks", "budget", "base", "parameters", "start_from"}
 
@@ -74,23 +78,24 @@ def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> S
     sheet.tasks = _read_tasks(sheet, data.get("tasks"), tasks)
     base = _read_settings(sheet, data.get("base"), "base")
     given = _read_overrides(sheet, overrides)
-    parameters = read_parameters(sheet, data.get("parameters"))
+    held = {key: value for key, value in base.items() if not any(_inside(key, k) for k in given)}
+    held |= given
+    parameters = read_parameters(sheet, data.get("parameters"), held)
     _refuse_both(sheet, base, parameters)
     points = _read_points(sheet, data.get("start_from"), parameters, base)
     parameters, notes = _settle(sheet, parameters, given)
     if sheet.faults or sheet.tasks is None:
         raise InputError(str(path), sheet.ordered())
-    base = {key: value for key, value in base.items() if not any(_inside(key, k) for k in given)}
     keys = {parameter.key for parameter in parameters}
     points = [{key: value for key, value in point.items() if key in keys} for point in points]
     return SpaceDraft(
         about=about,
         budget=budget,
         tasks=sheet.tasks,
-        base={**base, **given},
+        base=held,
         parameters=parameters,
         start_from=tuple(p for n, p in enumerate(points) if p and p not in points[:n]),
-        notes=notes,
+        notes=(*sheet.notes, *notes),
         sheet=sheet,
     )
 
@@ -123,22 +128,27 @@ def _read_settings(sheet: SpaceReader, written: Any, section: str) -> dict[str, 
         sheet.faults += [sheet.place(section) + fault for fault in error.faults]
         return {}
     settings: dict[str, Any] = {}
-    for key, value in flat.items() if sheet.tasks else ():
-        assert sheet.tasks is not None
+    if sheet.tasks is None:
+        return settings
+    for key, value in sheet.expand(section, flat).items():
         if find_setting(key, sheet.tasks) is None:
             sheet.fault(unknown(key, sheet.tasks), section, key)
             continue
         try:
             settings[key] = fitted(key, value, sheet.tasks)
         except Misfit as misfit:
-            sheet.fault(f"'{key}' {misfit}", section, key)
+            sheet.fault(f"'{sheet.name(section, key)}' {misfit}", section, key)
+    for key in [key for key in settings if key != sheet.name(section, key)]:
+        if reason := unsuited(key, settings[key], settings, sheet.tasks):
+            sheet.notes.append(f"{key} is not set to {value_text(settings.pop(key))}: {reason}")
     return settings
 
 
 def _read_overrides(sheet: SpaceReader, overrides: Mapping[str, Any]) -> dict[str, Any]:
     own = SpaceReader(Document(Path("--set"), {}), sheet.tasks)
     settings = _read_settings(own, overrides, "--set")
-    sheet.faults += [f"--set: {fault}" for fault in own.faults]
+    sheet.faults += [f"--set: {fault}" for fault in own.ordered()]
+    sheet.notes += own.notes
     return settings
 
 
@@ -151,16 +161,16 @@ def _refuse_both(
             if _decides(parameter, key):
                 _keep_one(sheet, key, parameter.key)
     # One whose domain is at fault is a parameter all the same.
-    written = sheet.document.data.get("parameters")
     known = {parameter.key for parameter in parameters}
-    for name, spec in written.items() if isinstance(written, Mapping) else ():
+    for key, spec in sheet.specs.items():
         always = not isinstance(spec, Mapping) or "when" not in spec
-        if word(name) in base and word(name) not in known and always:
-            _keep_one(sheet, word(name), word(name))
+        if key in base and key not in known and always:
+            _keep_one(sheet, key, key)
 
 
 def _keep_one(sheet: SpaceReader, key: str, parameter: str) -> None:
-    text = f"'{key}' is in base, and '{parameter}' is a parameter"
+    name, other = sheet.name("base", key), sheet.name("parameters", parameter)
+    text = f"'{name}' is in base, and '{other}' is a parameter"
     sheet.fault(f"{text}; keep one of them", "base", key)
 
 
@@ -191,24 +201,30 @@ def _read_point(
     faults: list[str],
 ) -> dict[str, Any]:
     known = {parameter.key: parameter for parameter in parameters}
-    written = sheet.document.data.get("parameters")
-    names = {word(key) for key in written} if isinstance(written, Mapping) else set()
+    expanded = expand(point, sheet.tasks, lambda text, _: faults.append(text))
     values: dict[str, Any] = {}
-    for key, value in point.items():
-        name = word(key)
-        if name in known and sheet.tasks is not None:
+    for key, value in expanded.entries.items():
+        name = expanded.written.get(key, key)
+        if key in sheet.offered and sheet.tasks is not None:
             try:
-                values[name] = in_domain(known[name], value, sheet.tasks)
+                values[key] = in_domain(sheet.offered[key], value, sheet.tasks)
+            except NoTask:
+                continue
             except Outside as outside:
                 faults.append(f"'{name}' {show(value)} {outside}")
             except Misfit as misfit:
                 faults.append(f"'{name}' {misfit}")
-        elif name not in names:  # those that are not known have faults of their own
-            why = "is decided by base" if name in base else "is not a parameter"
-            faults.append(f"'{name}' {why}; {suggest(name, names)}")
+        elif key not in sheet.specs and not (sheet.tasks is None and PLACEHOLDER.search(key)):
+            # Those that are there and not offered have faults of their own.
+            why = "is decided by base" if key in base else "is not a parameter"
+            text = f"'{name}' {why}" if name == key else f"'{name}' stands for '{key}', which {why}"
+            names = {sheet.name("parameters", each) for each in sheet.specs}
+            faults.append(f"{text}; {suggest(name, names)}")
+    # What a placeholder offers in vain, a point may offer too.
+    values = {k: v for k, v in values.items() if k in known and known[k].can_be(v)}
     for parameter in parameters:
         for condition in parameter.when if parameter.key in values else ():
-            if condition.key in values and not condition.holds(values[condition.key]):
+            if values.keys() >= {*condition.keys} and not condition.holds(values):
                 text = f"'{parameter.key}' is given, but takes part only when {condition}"
                 faults.append(f"{text}; remove it")
     return values
@@ -234,10 +250,12 @@ def _settle(
         key: value for k, v in given.items() for key, value in spread(k, v, sheet.tasks).items()
     }
     known |= given
-    kept: list[Parameter] = []
-    gone: dict[str, str] = {}
+    kept: dict[str, Parameter] = {}
+    gone = dict(sheet.left_out)
     for parameter in parameters:
         key = parameter.key
+        if key in gone:
+            continue
         if within := [name for name in given if name != key and _decides(parameter, name)]:
             text = f"'{within[0]}' is part of '{key}', which is searched as a whole"
             sheet.faults.append(f"--set: {text}; set '{key}'")
@@ -246,22 +264,20 @@ def _settle(
             continue
         left = []
         for condition in parameter.when:
-            if condition.key in known:
-                if not condition.holds(known[condition.key]):
-                    gone[key] = _why(key, condition)
-            elif condition.key in gone:
-                gone[key] = _why(key, condition)
-            else:
-                left.append(condition)
+            if condition.holds(known):
+                continue
+            keys = tuple(k for k in condition.keys if k in kept and kept[k].can_meet(condition))
+            if not keys:
+                gone[key] = f"{key} takes part only when {condition}, and is not searched"
+            left.append(replace(condition, keys=keys))
         if key not in gone:
-            kept.append(replace(parameter, when=tuple(left)))
-    if gone and all(isinstance(parameter.domain, Fixed) for parameter in kept):
-        sheet.faults.append("--set: decides every parameter; leave one to the search")
-    return tuple(kept), tuple(gone.values())
-
-
-def _why(key: str, condition: Condition) -> str:
-    return f"{key} takes part only when {condition}, and is not searched"
+            kept[key] = replace(parameter, when=tuple(left))
+    if gone and all(isinstance(parameter.domain, Fixed) for parameter in kept.values()):
+        if given:
+            sheet.faults.append("--set: decides every parameter; leave one to the search")
+        elif not sheet.faults:
+            sheet.fault("no parameter is left for these tasks; add one for all", "parameters")
+    return tuple(kept.values()), tuple(gone.values())
 
 
 def _decides(parameter: Parameter, key: str) -> bool:

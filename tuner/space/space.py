@@ -48,7 +48,7 @@ class Space:
     parameters: tuple[Parameter, ...]  # each after those that its conditions name
     start_from: tuple[dict[str, Any], ...]  # settings, maybe partial
     task_set: TaskSet = field(repr=False)
-    notes: tuple[str, ...] = ()  # which parameters are not searched, and why
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what is not searched, and why
     budget: int | None = None  # examples of a whole search, unless another is asked for
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from typing import Any
 from model.common.errors import InputError
 
 # What a run's own parser does with one value, so that a space can never disagree with it.
-from model.config.parse import RunConfig, flatten
+from model.config.parse import RunConfig, flatten, parse_settings
 from model.config.parse import fit_setting as fit_setting
 from model.config.parse import unknown_setting as unknown
 from model.config.values import SECTIONS, SETTINGS, TASK, Misfit, find_setting, show
 from model.tasks.task_set import TaskSet
+from tuner.space.placeholders import with_names
 
-__all__ = ["fitted", "matches", "meaning", "to_plain", "unknown"]
+__all__ = ["fitted", "matches", "meaning", "to_plain", "unknown", "unsuited"]
 
 
 def fitted(key: str, value: Any, tasks: TaskSet) -> Any:
@@ -33,7 +34,25 @@ def fitted(key: str, value: Any, tasks: TaskSet) -> Any:
         raise Misfit(text)
     if setting is None:
         raise Misfit("is not a setting")
+    value = with_names(value, tasks) if setting.names_tasks else value
     return to_plain(fit_setting(key, setting, value, tasks))
+
+
+def unsuited(key: str, value: Any, held: Mapping[str, Any], tasks: TaskSet) -> str:
+    """Why the setting cannot have the value where the others are as held; '' where it can."""
+    others = {name: each for name, each in held.items() if name != key}
+    before = _faults(others, tasks)
+    # Without the remedy, which is for whoever wrote the value.
+    new = [fault.partition(";")[0] for fault in _faults({**others, key: value}, tasks) - before]
+    return min(new, default="")
+
+
+def _faults(settings: Mapping[str, Any], tasks: TaskSet) -> set[str]:
+    try:
+        parse_settings(settings, tasks)
+    except InputError as error:
+        return {*error.faults}
+    return set()
 
 
 def _fitted_section(key: str, value: Mapping[Any, Any], tasks: TaskSet) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def test_every_key_of_the_tasks_is_found() -> None:
     assert {"loss.sst", "augment.sts", "pair.encoding.para", "smart.weight"} <= set(keys)
     assert all(find_setting(key, CS224N) for key in keys)
     assert find_setting("loss.foo", CS224N) is None
+    assert find_setting("loss.<task>", CS224N) is None  # stands for names, and is none
 
 
 def test_names_are_those_of_the_parts_they_choose() -> None:

@@ -118,10 +118,12 @@ def test_stopped_trials_are_pruned_with_their_curves(searched: Any) -> None:
     [optuna.importance.FanovaImportanceEvaluator, optuna.importance.PedAnovaImportanceEvaluator],
 )
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-def test_importance_takes_lists_in_its_stride(searched: Any, evaluator: Any) -> None:
+def test_importance_takes_each_tasks_parameters_in_its_stride(
+    searched: Any, evaluator: Any
+) -> None:
     study = open_study(searched.folder)
     found = optuna.importance.get_param_importances(study, evaluator=evaluator())
-    assert {"batch.sizes", "loss.weights", "optim.learning_rate"} <= set(found)
+    assert {"batch.sizes.sentiment", "loss.weights.similarity", "optim.learning_rate"} <= set(found)
 
 
 @pytest.mark.slow

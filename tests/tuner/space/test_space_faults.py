@@ -396,6 +396,7 @@ parameters:
 KEYS = st.sampled_from(
     ["smart.weight", "smart.steps", "batch.sizes", "loss.sst", "pair.encoding", "encoder.dropout"]
     + ["optim.layer_scale", "head.hidden", "smart", "schedule.name", "surgery", "x", "", "<<"]
+    + ["batch.sizes.<task>", "loss.<classes>", "pair.encoding.<pair>", "loss.<x>", "<pair>"]
 )
 SCALARS = st.one_of(
     st.none(),
@@ -432,6 +433,9 @@ SOUND: dict[str, list[dict[str, Any]]] = {
     "smart.tasks": [{"choice": [None, ["sst"], ["sst", "para"]]}],
     "batch.sizes": [{"choice": [8, [1, 2, 3]]}, {"fixed": [4, 4, 4]}, {"int": [1, 8]}],
     "pair.encoding": [{"choice": ["cross", {"sts": "cosine"}]}],
+    "pair.encoding.<pair>": [{"choice": ["cross", "cosine"]}, {"fixed": "cosine"}],
+    "loss.<task>": [{"choice": ["cross_entropy", "mse", "binary_cross_entropy"]}, {"fixed": "mse"}],
+    "loss.weights.<binary pair>": [{"float": [0.1, 2]}],
     "head.hidden": [{"choice": [0, "width"]}, {"int": [0, 100]}],
     "encoder.dropout": [{"float": [0, "2e-1"], "step": 0.05}],
 }
@@ -441,6 +445,8 @@ WHEN = st.fixed_dictionaries(
         "smart.weight": st.sampled_from(["> 0.5", "< 1", 1, [0, 1]]),
         "smart.steps": st.sampled_from([1, "!= 3", ">= 2", [1, 5]]),
         "head.hidden": st.sampled_from([0, "!= 0", "> 50", "width"]),
+        "pair.encoding.<pair>": st.sampled_from(["cosine", "!= cosine"]),
+        "loss.<classes>": st.sampled_from(["cross_entropy", "mse"]),
     },
 )
 SOUND_PARAMETERS = st.fixed_dictionaries(

@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 from simulated import make_engine, simulate
 
 from tuner.engine import study
-from tuner.engine.early_stopping import MARGIN, Rungs
+from tuner.engine.stages import for_trials, in_full
 from tuner.runs.state import TrialState
 from tuner.space.space import Space, load_space
 
@@ -188,7 +188,6 @@ class Way:
     sampler: str = "tpe"
     grace: float | None = 1 / 3  # of the budget; None: no early stopping
     reduction: float = 2
-    margin: float = MARGIN  # of dev's noise
     default: bool = True
     starts: tuple[int, ...] = (0, 1, 2, 3)  # which of the space's start points
 
@@ -205,16 +204,16 @@ class Found:
 def search(way: Way, space: Space, curves: Curves, seed: int, trials: int) -> Iterator[Found]:
     """The best so far, told whenever it changes."""
     most = curves.maximum
-    rungs = Rungs(round(way.grace * most), most, way.reduction) if way.grace else None
+    stages = in_full(trials, most)
+    if way.grace:  # the curves are of runs that go on
+        more = {"shortest": round(way.grace * most), "reduction": way.reduction}
+        stages = for_trials(trials, most, promotion="continue", **more)
     chosen = replace(space, start_from=tuple(space.start_from[number] for number in way.starts))
     engine = make_engine(
         chosen,
         folder=None,
-        trials=trials,
+        stages=stages,
         slots=SLOTS,
-        every=round(min(way.grace or 1, EVERY) * most),
-        maximum=most,
-        rungs=rungs,
         sampler=way.sampler,
         seed=seed,
         default=way.default,
@@ -230,7 +229,7 @@ def search(way: Way, space: Space, curves: Curves, seed: int, trials: int) -> It
     rng = random.Random(seed)
     best = float("-inf")
     speeds = iter(lambda: rng.uniform(0.8, 1.2), None)
-    for trial in simulate(engine, score, speeds, noise=way.margin / MARGIN * curves.noise):
+    for trial in simulate(engine, score, speeds, noise=curves.noise):
         if trial.status == "finished" and (value := trial.best()["score"]) > best:
             best = value
             spent = sum(each.examples for each in engine.state.trials.values())
@@ -275,8 +274,6 @@ PARTS = (
     replace(OURS, name="ours: the last three only", starts=(1, 2, 3)),
     replace(OURS, name="ours: default not first", default=False),
     replace(OURS, name="ours: no early stopping", grace=None),
-    replace(BARE, name="TPE, early stopping: margin 1", margin=1),
-    replace(BARE, name="TPE, early stopping: no margin", margin=0),
     replace(BARE, name="TPE, early stopping: reduction 3", reduction=3),
     replace(BARE, name="TPE, early stopping: grace 1/6", grace=1 / 6),
     replace(

@@ -27,14 +27,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from simulated import make_engine, simulate
 
-from tuner.engine.early_stopping import Rungs
 from tuner.engine.engine import Engine
-from tuner.runs.request import SearchRequest
+from tuner.engine.stages import for_trials
 from tuner.runs.state import TrialState
 from tuner.space.space import Space, load_space
 
 MAXIMUM = 3600
-EVERY = SearchRequest().grace(MAXIMUM)  # as shipped
+EVERY = MAXIMUM // 9
 
 
 @dataclass
@@ -68,11 +67,8 @@ def open_engine(folder: Path, space: Space, trials: int, slots: int, sampler: st
     return make_engine(
         space,
         folder=folder,
-        trials=trials,
+        stages=for_trials(trials, MAXIMUM, shortest=EVERY, promotion="continue"),
         slots=slots,
-        every=EVERY,
-        maximum=MAXIMUM,
-        rungs=Rungs(EVERY, MAXIMUM, SearchRequest().reduction_factor),
         sampler=sampler,
     )
 

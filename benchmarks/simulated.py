@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from tuner.engine.early_stopping import Rungs
 from tuner.engine.engine import Engine, Limits
+from tuner.engine.job import Job
+from tuner.engine.stages import Stages
 from tuner.engine.study_file import StudyFile
 from tuner.runs.folder import JOURNAL
 from tuner.runs.ledger import Ledger
@@ -48,11 +49,8 @@ def make_engine(
     space: Space,
     *,
     folder: Path | None,
-    trials: int,
+    stages: Stages,
     slots: int,
-    every: int,
-    maximum: int,
-    rungs: Rungs | None,
     sampler: str = "tpe",
     seed: int = 0,
     default: bool = True,
@@ -64,7 +62,9 @@ def make_engine(
         version="1",
         name="simulated",
         objectives=["overall"],
-        num_samples=trials + (not default),
+        num_samples=stages.trials + (not default),
+        rungs=[[rung.examples, rung.places] for rung in stages.rungs],
+        promotion=stages.promotion,
         seed=seed,
         sampler=sampler,
         resumed=bool(ledger.state.trials),
@@ -83,9 +83,9 @@ def make_engine(
         folder=folder or Path("nowhere"),
         store=CheckpointStore(folder or Path("nowhere")),
         data=None,
-        limits=Limits(trials, maximum, every, slots, threads=1),
-        extra={"budget.examples": maximum, "budget.epochs": None, "budget.eval_every": every},
-        rungs=rungs,
+        limits=Limits(slots, threads=1),
+        stages=stages,
+        extra={},
         study=study,
         warn=print,
         log=lambda line: None,
@@ -120,10 +120,10 @@ def simulate(
 ) -> Iterator[TrialState]:
     """Run the search, and yield each trial when it has closed.
 
-    Each trial trains at a speed of its own and reports every `eval_every` examples, give or take
-    `noise`. `around` is entered whenever the engine is at work.
+    Each trial trains at a speed of its own and reports where a trial does, give or take `noise`.
+    `around` is entered whenever the engine is at work.
     """
-    every, maximum = engine.limits.eval_every, engine.limits.max_examples
+    points: dict[str, list[int]] = {}
     tasks = engine.tasks.names
     coming: list[tuple[float, str, int, float]] = []  # when, whose, at how many examples, speed
     now = 0.0
@@ -135,8 +135,10 @@ def simulate(
                     engine.started(job.trial, "host", 1)
             if job is None:
                 break
-            speed = next(speeds)
-            heapq.heappush(coming, (now + every / speed, job.trial, every, speed))
+            speed, known = next(speeds), job.known
+            points[job.trial] = [point for point in evaluation_points(job) if point > known]
+            first = points[job.trial][0]
+            heapq.heappush(coming, (now + (first - known) / speed, job.trial, first, speed))
         if not coming:
             return
         now, name, examples, speed = heapq.heappop(coming)
@@ -146,12 +148,21 @@ def simulate(
             place = engine.folder / "trials" / name / "checkpoints" / found["checkpoint"]
             (place / "model").mkdir(parents=True, exist_ok=True)
         with around():
+            points[name].remove(examples)
             goes_on = engine.evaluated(name, found)
-            if goes_on and examples >= maximum:
+            if goes_on and not points[name]:
                 engine.finished(name)
-        if goes_on and examples < maximum:
-            following = min(maximum, examples + every)
+        if goes_on and points[name]:
+            following = points[name][0]
             when = now + (following - examples) / speed
             heapq.heappush(coming, (when, name, following, speed))
         else:
             yield trial
+
+
+def evaluation_points(job: Job) -> list[int]:
+    settings = job.settings
+    if at := settings.get("budget.eval_at"):
+        return list(at)
+    length, every = settings["budget.examples"], settings["budget.eval_every"]
+    return [*range(every, length, every), length]

@@ -51,7 +51,6 @@ class Limits:
     final_threads: int = 0  # of a final that has the machine to itself; 0: as the others
     keep: int = 5
     reduction: float = REDUCTION
-    frozen: int = 8  # trials at most whose states wait on disk to be gone on with
     attempts: int = 4  # a trial that loses its machine so often has failed
     failures: int = 5  # trials failed in a row before the search stops
     deadline: float | None = None  # time.monotonic() by which to stop
@@ -169,7 +168,9 @@ class Engine:
         first = self.state.trials[configuration]
         if self.stages.promotion == "restart":
             return self._created(
-                None, {}, first.settings, PROMOTED, first.seed, of=configuration, level=level
+                *(None, first.params, first.settings, PROMOTED, first.seed),
+                of=configuration,
+                level=level,
             )
         if self._write("promoted", trial=configuration, level=level) is None:
             return None
@@ -227,19 +228,15 @@ class Engine:
         if trial.is_repeat or trial.level > self.stages.top:
             return
         name, goals = trial.configuration, self.state.objectives
-        if self.stages.promotion == "restart":
-            entry = trial.chosen(goals) if trial.status == "finished" else None
-            reached = [(trial.level, entry)] if entry else []
-        else:
-            reached = [
-                (level, entry)
-                for level, rung in enumerate(self.stages.rungs[: trial.level + 1])
-                if (entry := first_from(trial, rung.examples)) is not None
-            ]
-        for level, entry in reached:
-            self.ladder.result(name, level, objective_score(entry, goals), noise_of(entry, goals))
+        for level in range(trial.level + 1):
+            if found := self.state.at_rung(name, level):
+                _, entry = found
+                score, noise = objective_score(entry, goals), noise_of(entry, goals)
+                self.ladder.result(name, level, score, noise)
         if trial.status in ("failed", "stopped", "finished"):
             self.ladder.fail(name, trial.level)  # unless it has a result there
+        if trial.status == "stopped":
+            self.ladder.leave(name, trial.level)
 
     def _rests(self, trial: TrialState, examples: int) -> bool:
         """Whether the trial has reached its rung, and may have to wait for the others there."""
@@ -254,24 +251,7 @@ class Engine:
         self.live.pop(trial.id, None)
         self._show(trial)
         self.log(f"{trial.id} rests at {examples:,} examples")
-        self._close_frozen(self._hopeless())
-
-    def _hopeless(self) -> list[TrialState]:
-        """Frozen trials that cannot go on any more, and the worst where there are too many."""
-        frozen = [trial for trial in self.state.open_trials if trial.frozen]
-        full = [
-            trial
-            for trial in frozen
-            if len(self.ladder.levels[trial.level + 1].entered)
-            >= self.stages.rungs[trial.level + 1].places
-        ]
-        rest = [trial for trial in frozen if trial not in full and trial.origin != DEFAULT]
-
-        def standing(trial: TrialState) -> tuple[int, float]:
-            return trial.level, objective_score(trial.evaluations[-1], self.state.objectives)
-
-        over = len(frozen) - len(full) - self.limits.frozen
-        return full + (sorted(rest, key=standing)[:over] if over > 0 else [])
+        self._close_frozen(self.state.trials[name] for name in self.ladder.hopeless(trial.level))
 
     def _close_frozen(self, trials: Iterable[TrialState]) -> None:
         for trial in [trial for trial in trials if trial.frozen]:
@@ -467,8 +447,3 @@ class Engine:
             shown = f"{value:.3g}" if isinstance(value, float) else str(value)
             parts.append(f"{key.split('.', 1)[-1]}={shown}")
         return " ".join(parts)
-
-
-def first_from(trial: TrialState, examples: int) -> dict[str, Any] | None:
-    """Its first evaluation at or after so many examples."""
-    return next((e for e in trial.evaluations if e["examples"] >= examples), None)

@@ -14,6 +14,9 @@ from tuner.runs.state import TrialState
 EVALUATIONS = 3  # of a trial that is trained in full
 ROWS_PER_EXAMPLE = 1.25  # dev rows that a short trial is scored on: a quarter of its time
 FEWEST_ROWS = 100  # of each task
+# A training that rests on its way cannot know its end: the rate stays until a short cool-down, and
+# averaged weights are scored, which are what a rate at rest would give.
+GOES_ON = {"optim.decay": "wsd", "average.share": 0.2}
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ def training_budget(
     if stages.promotion == "continue" and not trial.is_repeat:
         below = [rung.examples for rung in stages.rungs[:-1]]
         later = [n * third for n in range(1, EVALUATIONS) if n * third > (below or [0])[-1]]
-        return own | {"budget.eval_at": [*below, *later, length]}
+        suits = {key: value for key, value in GOES_ON.items() if key not in base}
+        return {**suits, **trial.settings} | own | {"budget.eval_at": [*below, *later, length]}
     if stages.is_final(trial) or not stages.top:
         return own | {"budget.eval_every": third}
     rows = max(FEWEST_ROWS, round(ROWS_PER_EXAMPLE * length / tasks))

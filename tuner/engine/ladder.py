@@ -11,7 +11,7 @@ are compared with. A final is given to another only if that is better by more th
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,9 +40,11 @@ class Result:
 class Level:
     """What has happened at one rung."""
 
-    entered: dict[str, None] = field(default_factory=dict)  # configurations, as they came
+    entered: set[str] = field(default_factory=set)  # configurations
+    running: set[str] = field(default_factory=set)  # of these, without a result so far
     results: list[Result] = field(default_factory=list)  # best first
-    through: set[str] = field(default_factory=set)  # with a result, or failed
+    waiting: list[Result] = field(default_factory=list)  # of these, what may still go on
+    default: Result | None = None  # of the default configuration
 
 
 class Ladder:
@@ -53,18 +55,33 @@ class Ladder:
         self.levels = [Level() for _ in stages.rungs]
 
     def enter(self, configuration: str, level: int) -> None:
-        self.levels[level].entered.setdefault(configuration)
+        at = self.levels[level]
+        if configuration not in at.entered:
+            at.entered.add(configuration)
+            at.running.add(configuration)
+            self.leave(configuration, level - 1)
 
     def result(self, configuration: str, level: int, score: float, noise: float = 0.0) -> None:
         """The first one counts: a report that comes again changes nothing."""
         at = self.levels[level]
-        if configuration not in at.through:
-            at.through.add(configuration)
-            order = len(at.through)
-            insort(at.results, Result(-score, order, configuration, noise))
+        if configuration in at.running:
+            at.running.remove(configuration)
+            found = Result(-score, len(at.results), configuration, noise)
+            insort(at.results, found)
+            at.default = found if configuration == self.default else at.default
+            above = self.levels[level + 1].entered if level < self.stages.top else set()
+            if configuration not in above:
+                insort(at.waiting, found)
 
     def fail(self, configuration: str, level: int) -> None:
-        self.levels[level].through.add(configuration)
+        """It has no result at this rung, and will have none."""
+        self.levels[level].running.discard(configuration)
+
+    def leave(self, configuration: str, level: int) -> None:
+        """It goes no further than this rung, or has gone on."""
+        if level >= 0:
+            waiting = self.levels[level].waiting
+            waiting[:] = [each for each in waiting if each.configuration != configuration]
 
     # --- who goes on ------------------------------------------------------------------------
 
@@ -76,31 +93,45 @@ class Ladder:
         return self._unknown(level) == 0
 
     def _unknown(self, level: int) -> int:
-        """Results that are still to come at most."""
+        """Results that are still to come, at most."""
         at = self.levels[level]
-        coming = self.places(level) - len(at.entered)
-        if level and self.is_complete(level - 1):
-            coming = min(coming, len(self._candidates(level - 1)) - len(at.entered))
-        return max(0, coming) + len(at.entered.keys() - at.through)
-
-    def _candidates(self, level: int) -> Sequence[Result]:
-        """At a rung, in the order in which they are promoted: the default goes along."""
-        results = self.levels[level].results
-        first = [each for each in results if each.configuration == self.default]
-        return [*first, *(each for each in results if each.configuration != self.default)]
+        coming = max(0, self.places(level) - len(at.entered))
+        if coming and level and self.is_complete(level - 1):
+            coming = min(coming, len(self.levels[level - 1].waiting))
+        return coming + len(at.running)
 
     def promotion(self) -> tuple[str, int] | None:
         """A configuration that may go on now, and to which rung; finals are another matter."""
         for level in reversed(range(self.stages.top - 1)):
-            above = self.levels[level + 1]
-            count = len(self.levels[level].results)
-            sure = self.places(level + 1) - self._unknown(level)
-            allowed = min(self.places(level + 1), max(sure, int(count / self.reduction)))
-            if len(above.entered) < allowed:
-                for each in self._candidates(level)[:allowed]:
-                    if each.configuration not in above.entered:
-                        return each.configuration, level + 1
+            at, above = self.levels[level], self.levels[level + 1]
+            places = self.places(level + 1)
+            if not at.waiting or len(above.entered) >= places:
+                continue
+            allowed = max(places - self._unknown(level), int(len(at.results) / self.reduction))
+            for each in at.waiting[:2]:  # of which one may be the default
+                if self._rank(each, at) < min(places, allowed):
+                    return each.configuration, level + 1
+            if allowed > 0 and at.default in at.waiting:
+                return str(self.default), level + 1
         return None
+
+    def _rank(self, result: Result, at: Level) -> int:
+        """From 0, with the default before all others, as it goes along."""
+        if result.configuration == self.default:
+            return 0
+        place = bisect_left(at.results, result)
+        behind = at.default is None or at.default > result
+        return place + 1 if self.default is not None and behind else place
+
+    def hopeless(self, level: int) -> list[str]:
+        """Those that wait at this rung with enough others ahead of them, whatever is to come."""
+        if level + 1 >= self.stages.top:  # who gets a final is decided when all is known
+            return []
+        results, waiting = self.levels[level].results, self.levels[level].waiting
+        if len(results) <= self.places(level + 1):
+            return []
+        behind = waiting[bisect_left(waiting, results[self.places(level + 1)]) :]
+        return [each.configuration for each in behind if each.configuration != self.default]
 
     # --- the finals -------------------------------------------------------------------------
 

@@ -123,7 +123,9 @@ class VisibleHistory:
 
     def _shown(self, bound: int) -> Iterable[NoCopyTrial]:
         trials = {number: self.closed[number] for number in self._chosen(bound)}
-        trials |= {t.number: t for t in self.state.open_trials if t.number is not None}
+        numbered = [(t.number, t) for t in self.state.open_trials if t.number is not None]
+        resting = [(number, t) for number, t in numbered if t.frozen]
+        trials |= dict(resting[-bound:]) | {n: t for n, t in numbered if not t.frozen}
         keyed = {self._key(number, trial): trial for number, trial in sorted(trials.items())}
         self.made = {key: self.made.get(key) or self._make(t) for key, t in keyed.items()}
         return self.made.values()

@@ -47,6 +47,13 @@ class Stages:
     def final(self) -> Rung:
         return self.rungs[-1]
 
+    @property
+    def most_frozen(self) -> int:
+        """Trials that wait at once, at most, with their states on disk."""
+        if self.promotion == "restart":
+            return 0
+        return sum(rung.places for rung in self.rungs[1:])
+
     def is_final(self, trial: TrialState) -> bool:
         """One of those that the others were tried for."""
         return self.top > 0 and trial.level == self.top and not trial.is_repeat

@@ -310,6 +310,19 @@ class RunState:
         first = self.trials.get(trial.configuration, trial)
         return first.origin == DEFAULT
 
+    def at_rung(self, configuration: str, level: int) -> tuple[TrialState, Event] | None:
+        """The run and the evaluation that a configuration is ranked by at a rung."""
+        for trial in self.runs_of(configuration):
+            entry = None
+            if self.promotion == "continue":
+                examples, _ = self.rungs[level]
+                entry = next((e for e in trial.evaluations if e["examples"] >= examples), None)
+            elif trial.level == level and trial.status == "finished":
+                entry = trial.chosen(self.objectives)
+            if entry is not None:
+                return trial, entry
+        return None
+
     @property
     def open_trials(self) -> list[TrialState]:
         return list(self._index.open.values())

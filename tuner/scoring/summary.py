@@ -19,7 +19,7 @@ from model.common.errors import InputError
 from model.evaluation.scores import LEVEL
 from model.tasks.task_set import TaskSet
 from tuner.runs.folder import JOURNAL, model_folder
-from tuner.runs.state import INFRASTRUCTURE, RunState, TrialState, objective_value
+from tuner.runs.state import DEFAULT, INFRASTRUCTURE, RunState, TrialState, objective_value
 from tuner.scoring.crossfit import CrossFit, Difference, cross_fit, paired_differences
 from tuner.scoring.dev_predictions import DevPredictions
 
@@ -123,7 +123,7 @@ def summarise(
 ) -> Summary:
     """`seconds` is the wall time, where the caller knows it better than the ledger's clock."""
     ranked = state.ranked()
-    default = next(filter(state.is_default, ranked), None)
+    default = _default(state)
     lost = [trial for trial in state.trials.values() if trial.kind == INFRASTRUCTURE]
     counts = state.counts()
     in_search = sum(not trial.is_repeat for trial in lost)
@@ -210,21 +210,33 @@ def _evaluation_share(state: RunState) -> float | None:
 
 def _lead(state: RunState, folder: Path, tasks: TaskSet) -> tuple[Difference | None, int | None]:
     """The best configuration against the default, both trained for the same, as long as can be."""
-    best = state.best_trial()
-    if best is None or state.is_default(best):
+    best, default = state.best_trial(), _default(state)
+    if best is None or default is None or state.is_default(best):
         return None, None
-    finished = [trial for trial in state.ranked() if "predictions" in _chosen(trial, state)]
-    mine = {t.length: t for t in reversed(finished) if t.configuration == best.configuration}
-    theirs = {t.length: t for t in reversed(finished) if state.is_default(t)}
-    for length in sorted(mine.keys() & theirs.keys(), key=lambda n: -(n or 0)):
-        pair = [(t.id, _chosen(t, state)) for t in (mine[length], theirs[length])]
+    pairs: list[tuple[tuple[TrialState, Evaluation], tuple[TrialState, Evaluation]]] = []
+    for level in reversed(range(len(state.rungs))):
+        if (ours := state.at_rung(best.configuration, level)) and (
+            its := state.at_rung(default.configuration, level)
+        ):
+            pairs.append((ours, its))
+    if not state.rungs and default.status == "finished":  # from before trials had lengths
+        pairs = [((best, _chosen(best, state)), (default, _chosen(default, state)))]
+    for mine, theirs in pairs:
+        both = [(trial.id, entry) for trial, entry in (mine, theirs) if "predictions" in entry]
         try:
-            dev = DevPredictions.load(folder, pair, tasks)
-        except InputError:
+            dev = DevPredictions.load(folder, both, tasks)
+            lead = paired_differences(dev[0], dev[1], tasks).by(state.goal)
+            return lead, int(mine[1]["examples"])
+        except (InputError, IndexError):
             continue
-        lead = paired_differences(dev[0], dev[1], tasks).by(state.goal)
-        return lead, int(pair[0][1]["examples"])
     return None, None
+
+
+def _default(state: RunState) -> TrialState | None:
+    """The longest run of the default configuration that was scored."""
+    ranked = next(filter(state.is_default, state.ranked()), None)
+    first = next((trial for trial in state.search_trials if trial.origin == DEFAULT), None)
+    return ranked or (first if first is not None and first.evaluations else None)
 
 
 def _fitted(state: RunState, folder: Path, tasks: TaskSet) -> tuple[CrossFit | None, list[str]]:

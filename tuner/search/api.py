@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 
 from model.cli.flags import flags_of, given_for
 from model.common.errors import InputError, suggest
-from tuner.runs.request import ExecutionOptions, SamplerName, SearchRequest
+from tuner.runs.request import ExecutionOptions, PromotionName, SamplerName, SearchRequest
 from tuner.search.checks import complete
 from tuner.search.driver import search
 from tuner.search.finish import SearchResult
@@ -48,14 +48,17 @@ def run_search(
     encoder: str | Path | None = None,
     set: Mapping[str, Any] = {},  # noqa: B006  (never changed)
     seed: int = 0,
-    num_samples: int = 8,
+    budget_examples: int | None = None,
+    num_samples: int | None = None,
     sampler: SamplerName = "tpe",
     objectives: Sequence[str] = ("overall",),
     max_examples: int | None = None,
     grace_examples: int | None = None,
-    reduction_factor: float = 2.0,
+    reduction_factor: float = 3.0,
     early_stopping: bool = True,
-    confirm: tuple[int, int] | str = (0, 0),
+    promotion: PromotionName = "restart",
+    finals: int | None = None,
+    confirm: tuple[int, int] | str | None = None,
     keep: int = 5,
     resume: bool = False,
     force: bool = False,
@@ -85,14 +88,19 @@ def run_search(
         set: Settings that are fixed in all trials, as {"smart.weight": 1}.
         seed: Seed of the sampler and the trials.
     How to search:
-        num_samples: Trials to run.
+        budget_examples: Examples to train on in all, the search's to divide. None: the space's.
+        num_samples: Configurations to try. None: what the budget allows.
         sampler: Optuna sampler that proposes the trials.
         objectives: What to maximise. Several tasks give a Pareto front.
-        max_examples: Examples to train a trial on. None: the space's.
-        grace_examples: Examples before a trial may be stopped. None: a third of max_examples.
-        reduction_factor: At each rung one trial of so many goes on.
-        early_stopping: False trains every trial in full.
-        confirm: Run the best N trials again with S seeds, as (3, 3) or "3x3".
+        max_examples: Examples of the longest training. None: what the budget allows.
+        grace_examples: Examples of the shortest training. None: a share of the longest.
+        reduction_factor: Of so many configurations one is trained so many times as long.
+        early_stopping: False trains every configuration in full.
+        promotion: Longer training starts again with a schedule of its own ("restart"), or goes
+            on ("continue").
+        finals: Models to train in full at the end. None: one, or what max_examples allows.
+        confirm: Run the best N again with S seeds before the finals, as (3, 3) or "3x3". None:
+            where the budget pays for it.
         keep: Keep the checkpoints of the best so many trials.
     The run:
         resume: Go on with the run of this name.

@@ -111,8 +111,11 @@ def candidates_of(
     higher score for a while.
     """
     found = []
+    best = state.best_trial()
     for name, checkpoints in wanted(state, keep).items():
         trial = state.trials[name]
+        if best is not None and trial.length != best.length:
+            continue  # it was only tried: so short a training adds nothing to a full one
         for entry in trial.evaluations:
             if entry.get("checkpoint") in checkpoints:
                 found.append((trial, _ingredient(trial, entry, folder, goal)))

@@ -45,11 +45,15 @@ def estimate_size(space: Space) -> ModelSize:
     return ModelSize(weights + OTHER_FILES, weights * copies)
 
 
-def disk_need(weight: ModelSize, *, tasks: int, slots: int, keep: int, soup: bool = False) -> Need:
+def disk_need(
+    weight: ModelSize, *, tasks: int, slots: int, keep: int, soup: bool = False, frozen: int = 0
+) -> Need:
+    """`frozen` trials wait with their states, to be gone on with."""
     model, state = weight.model, weight.state
     best = tasks + 1  # the best overall and of each task
     # The states that are kept and, for a moment, the one that is being written.
     running = slots * ((KEPT_STATES + 1) * (model + state) + best * model)
+    running += frozen * (KEPT_STATES * (model + state) + best * model)
     soups = 2 if soup else 0  # soup/ and the one of soups/ that holds weights of its own
     return Need(model, running, (keep + best + soups) * model)
 

@@ -70,6 +70,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
             slots=resources.slots,
             keep=request.keep,
             soup=options.soup,
+            frozen=plan.stages.most_frozen,
         )
         # With storage elsewhere, trials train on the disks of their nodes.
         check_disk(replace(need, running=0) if plan.storage else need, folder)

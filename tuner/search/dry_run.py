@@ -41,6 +41,7 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
         slots=slots,
         keep=request.keep,
         soup=options.soup,
+        frozen=plan.stages.most_frozen,
     )
     check_disk(replace(need, running=0) if plan.storage else need, plan.folder)
     settings = space.most_expensive()

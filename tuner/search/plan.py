@@ -10,9 +10,10 @@ from model.cli.flags import sound
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
-from tuner.engine.stages import Stages, stages_of
+from tuner.engine.stages import Stages, in_full, stages_of
 from tuner.engine.study import make_sampler
-from tuner.runs.folder import LOCK, RUN, SPACE, fingerprints, name_of, run_folder
+from tuner.runs.folder import LEDGER, LOCK, RUN, SPACE, fingerprints, name_of, run_folder
+from tuner.runs.ledger import read_state
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.search.checks import (
@@ -70,6 +71,8 @@ def make_plan(
             check_against(request, space)
     gathered.tell()
     stages = stages_of(request, examples=space.examples, budget=space.budget)
+    if options.resume and is_old(folder):
+        stages = in_full(stages.trials, stages.final.examples, stages.race)
     config = fill_in(space.config(space.default_point()))
     data = Path(request.data).absolute() if request.data else None
     tokenizer = load_tokenizer(config.encoder.name)
@@ -79,6 +82,12 @@ def make_plan(
     if options.resume and (folder / RUN).exists():
         check_unchanged(folder, request, prints, space_changed=changed, force=options.force)
     return SearchPlan(request, options, name, folder, space, data, stages, prints, storage)
+
+
+def is_old(folder: Path) -> bool:
+    """Whether the run is from before trials had lengths of their own: it goes on as it began."""
+    state = read_state(folder / LEDGER, lambda line: None)
+    return bool(state.trials) and not state.rungs
 
 
 def open_space(request: SearchRequest) -> Space:

@@ -33,15 +33,18 @@ HERE = Path(__file__).parent
 BUDGETS = {"sample": 9000, "cs224n": 36_000}
 DEV_ROWS = 400
 OURS = "ours"
+OUT = "outcome.parquet"
+QUICK = {"encoder": "tiny", "budget": 240, "trials": 2, "dev_rows": 40, "held_out": 60}
 
 
 def run_cells(arguments: argparse.Namespace, work: Path) -> int:
     """Do what is missing, one cell after the other; the number of those that failed."""
     import torch
-    from sides.arms import ARMS, GENEROUS, Cell
+    from sides.arms import ARMS, GENEROUS
+    from sides.cell import Cell
     from sides.held_out import get_material
     from sides.measure import THREADS
-    from sides.outcome_table import add_rows, read_rows
+    from sides.outcome_table import add_rows, read_rows, table
 
     torch.set_num_threads(THREADS)
     material = get_material(
@@ -62,16 +65,17 @@ def run_cells(arguments: argparse.Namespace, work: Path) -> int:
                 seed=seed,
                 encoder=arguments.encoder,
                 dev_rows=arguments.dev_rows,
+                trials=arguments.trials,
                 work=place,
                 search_flags=shlex.split(arguments.ours_flags),
                 search_name=arguments.ours_name,
             )
-            began = time.monotonic()
+            began, version = time.monotonic(), commit()
             try:
                 handed = arms[arm](cell)
-                seconds = time.monotonic() - began
+                took = {"seconds": time.monotonic() - began, "commit": version}
                 rows = [
-                    cell_key(arguments, label, seed) | measured(cell, given) | {"seconds": seconds}
+                    cell_key(arguments, label, seed) | measured(cell, given) | took
                     for label, given in handed.items()
                 ]
             except Exception:  # the others may do, and there are hours of them
@@ -85,9 +89,10 @@ def run_cells(arguments: argparse.Namespace, work: Path) -> int:
             for row in rows:
                 print(
                     f"{row['arm']:22} seed {seed}  {row['held_out']:.4f} (dev {row['dev']:.4f})  "
-                    f"{row['examples']:,} examples  {seconds:.0f} s",
+                    f"{row['examples']:,} examples  {row['seconds']:.0f} s",
                     flush=True,
                 )
+    print(f"\n{table(read_rows(arguments.out))}")
     return failed
 
 
@@ -109,14 +114,19 @@ def measured(cell: Any, handed: Any) -> dict[str, Any]:
         "examples": handed.examples,
         "evaluated": handed.evaluated,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit(),
         "flags": shlex.join(cell.search_flags),
     }
 
 
 def commit() -> str:
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    """What was measured, with a + where the packages differ from it."""
+
+    def git(*command: str) -> str:
+        git_command = ["git", "-C", str(HERE.parent), *command]
+        return subprocess.run(git_command, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "model", "tuner", "search_spaces")
+    return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -133,29 +143,30 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--ours-flags", default="", help="more flags for the search")
     parser.add_argument("--ours-name", default=OURS, help="its name in the table, if it has more")
     parser.add_argument("--work", type=Path, help="scratch folder (default: a temporary one)")
-    parser.add_argument("--out", type=Path, default=HERE / "outcome.parquet")
+    parser.add_argument("--out", type=Path, help=f"its rows (default: benchmarks/{OUT})")
     parser.add_argument("--report", action="store_true", help="print the table of what is there")
     parser.add_argument("--quick", action="store_true", help="tiny, to see it work")
-    parser.set_defaults(encoder="minilm", held_out=1000)
+    parser.set_defaults(encoder="minilm", trials=8, held_out=1000)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    if arguments.quick:
-        small = {"budget": 384, "dev_rows": 40, "held_out": 60, "encoder": "tiny", "seeds": [0]}
-        vars(arguments).update(small)
     if arguments.report:
         from sides.outcome_table import read_rows, table
 
-        print(table(read_rows(arguments.out)))
+        print(table(read_rows(arguments.out or HERE / OUT)))
         return 0
+    if arguments.quick:
+        vars(arguments).update(QUICK, seeds=arguments.seeds[:1])
     arguments.budget = arguments.budget or BUDGETS[arguments.tasks]
     # A search that runs as a program of its own is then ended in order.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     temporary = tempfile.TemporaryDirectory(prefix="stockpot-outcome-")
-    with temporary if arguments.work is None else nullcontext(arguments.work) as work:
-        return 1 if run_cells(arguments, Path(work).absolute()) else 0
+    with temporary if arguments.work is None else nullcontext(arguments.work) as name:
+        work = Path(name).absolute()
+        arguments.out = arguments.out or (work if arguments.quick else HERE) / OUT
+        return 1 if run_cells(arguments, work) else 0
 
 
 if __name__ == "__main__":

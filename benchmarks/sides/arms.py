@@ -6,11 +6,9 @@ arm is a function here and its line in `ARMS`.
 
 from __future__ import annotations
 
-import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,63 +19,14 @@ from model.config.parse import RunConfig, flatten, load_preset, parse_settings, 
 from model.modules.encoder_defaults import encoder_defaults
 from model.tasks.task_set import TaskSet, load_task_set
 from model.train import train
-from model.training.prepare import ProcessCache
 from model.training.progress import Progress
 from model.training.step import TrainingDiverged
-from tuner.space.space import Space, load_space
 
-from .held_out import Material
+from .cell import Arm, Cell, Handed, Trained
+from .our_search import ours
+from .stock import stock
 
-TRIALS = 8  # in a search's budget, if they are trained in full
 LONG, SHORT = 5, 3  # evaluations of a run that has the whole budget, and of one that has a part
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One arm's work: what it is given."""
-
-    material: Material
-    budget: int
-    seed: int
-    encoder: str
-    dev_rows: int  # of each task, at every evaluation
-    work: Path  # empty, and gone when the model is scored
-    search_flags: Sequence[str] = ()
-    search_name: str = "ours"
-    cache: ProcessCache = field(default_factory=ProcessCache)
-
-    @property
-    def rows(self) -> int:
-        """Dev rows that one evaluation takes."""
-        return sum(len(table) for table in self.material.dev.values())
-
-    def settings(self, examples: int, evaluations: int) -> dict[str, Any]:
-        """What every run of the benchmark has, whatever else it is."""
-        return {
-            "encoder.name": self.encoder,
-            "budget.epochs": None,
-            "budget.examples": examples,
-            "budget.eval_every": -(-examples // evaluations),
-            "budget.eval_rows": self.dev_rows,
-            "seed": self.seed,
-        }
-
-    def space(self) -> Space:
-        """The space of every search."""
-        held = {"encoder.name": self.encoder}
-        return load_space("default", self.material.tasks.origin, held)
-
-
-@dataclass(frozen=True)
-class Handed:
-    """What an arm hands out, and what it took."""
-
-    model: Path
-    examples: int  # trained on
-    evaluated: int  # dev rows
-
-
-Arm = Callable[[Cell], Mapping[str, Handed]]
 
 
 def default(cell: Cell) -> dict[str, Handed]:
@@ -100,9 +49,9 @@ def preset_in_full(name: str, cell: Cell) -> dict[str, Handed]:
 
 def random_search(cell: Cell) -> dict[str, Handed]:
     """Trials in full, drawn from the space without its start points."""
-    space, settings = cell.space(), cell.settings(cell.budget // TRIALS, SHORT)
+    space, settings = cell.space(), cell.settings(cell.part, SHORT)
     rng = np.random.default_rng(cell.seed)
-    runs = [space.config(space.draw(rng), None, settings) for _ in range(TRIALS)]
+    runs = [space.config(space.draw(rng), None, settings) for _ in range(cell.trials)]
     return {"random": best_of(cell, runs)}
 
 
@@ -134,31 +83,6 @@ def renamed(settings: Mapping[str, Any], old: TaskSet, new: TaskSet) -> dict[str
     return {key(name): value(given) for name, given in settings.items()}
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A run, as far as it came."""
-
-    out: Path
-    records: Sequence[dict[str, Any]]  # of its evaluations
-    examples: int
-
-    @property
-    def best(self) -> dict[str, Any] | None:
-        return max(self.records, key=lambda record: float(record["score"]), default=None)
-
-    @property
-    def score(self) -> float:
-        return -math.inf if self.best is None else float(self.best["score"])
-
-    @property
-    def model(self) -> Path:
-        """The best by dev, which a run always keeps."""
-        if self.best is None:
-            fault = "no run came to its first evaluation: all diverged; try another seed or budget"
-            raise RuntimeError(fault)
-        return self.out / "checkpoints" / self.best["checkpoint"] / "model"
-
-
 def train_run(cell: Cell, config: RunConfig, out: Path) -> Trained:
     records, examples = [], 0
 
@@ -188,7 +112,9 @@ def best_of(cell: Cell, configs: Sequence[RunConfig]) -> Handed:
 ARMS: dict[str, Arm] = {
     "default": default,
     "presets": presets,
+    "stock": stock,
     "random": random_search,
+    "ours": ours,
 }
 GENEROUS: dict[str, Arm] = {
     f"preset-full:{name}": partial(preset_in_full, name) for name in preset_names()

@@ -26,88 +26,80 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import torch
+from sides.arms import ARMS, GENEROUS
+from sides.cell import Cell, Handed
+from sides.held_out import HELD_OUT, get_material, score_model
+from sides.measure import THREADS
+from sides.outcome_table import CONDITIONS, Row, add_rows, read_rows, table
+
 HERE = Path(__file__).parent
-BUDGETS = {"sample": 9000, "cs224n": 36_000}
-DEV_ROWS = 400
-OURS = "ours"
 OUT = "outcome.parquet"
-QUICK = {"encoder": "tiny", "budget": 240, "trials": 2, "dev_rows": 40, "held_out": 60}
+BUDGETS = {"sample": 9000, "cs224n": 36_000}
+USUAL = {"encoder": "minilm", "trials": 8, "held_out": HELD_OUT}
+QUICK = {"encoder": "tiny", "trials": 2, "held_out": 60, "budget": 240, "dev_rows": 40}
 
 
 def run_cells(arguments: argparse.Namespace, work: Path) -> int:
     """Do what is missing, one cell after the other; the number of those that failed."""
-    import torch
-    from sides.arms import ARMS, GENEROUS
-    from sides.cell import Cell
-    from sides.held_out import get_material
-    from sides.measure import THREADS
-    from sides.outcome_table import add_rows, read_rows, table
-
     torch.set_num_threads(THREADS)
     material = get_material(
         arguments.tasks, arguments.data, work, arguments.dev_rows, arguments.held_out
     )
-    arms, place, failed = ARMS | GENEROUS, work / "cell", 0
-    for seed in arguments.seeds:
-        for arm in arguments.arms:
-            name = arguments.ours_name if arm == OURS else arm
-            key = cell_key(arguments, name, seed)
-            if any(key.items() <= row.items() for row in read_rows(arguments.out)):
-                continue
+    place, failed = work / "cell", 0
+    for seed, arm in product(arguments.seeds, arguments.arms):
+        name = arguments.ours_name if arm == "ours" else arm
+        key = {each: getattr(arguments, each) for each in CONDITIONS} | {"seed": seed}
+        if any((key | {"arm": name}).items() <= row.items() for row in read_rows(arguments.out)):
+            continue
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        cell = Cell(
+            material=material,
+            budget=arguments.budget,
+            seed=seed,
+            encoder=arguments.encoder,
+            dev_rows=arguments.dev_rows,
+            trials=arguments.trials,
+            work=place,
+            search_flags=shlex.split(arguments.ours_flags) if arm == "ours" else (),
+            search_name=arguments.ours_name,
+        )
+        try:
+            rows = [key | row for row in run_cell(arm, cell)]
+        except Exception:  # the others may do, and there are hours of them
+            traceback.print_exc()
+            print(f"{name}, seed {seed}: failed; start again to try again", file=sys.stderr)
+            failed += 1
+            continue
+        finally:
             shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            cell = Cell(
-                material=material,
-                budget=arguments.budget,
-                seed=seed,
-                encoder=arguments.encoder,
-                dev_rows=arguments.dev_rows,
-                trials=arguments.trials,
-                work=place,
-                search_flags=shlex.split(arguments.ours_flags),
-                search_name=arguments.ours_name,
+        add_rows(arguments.out, rows)
+        for row in rows:
+            print(
+                f"{row['arm']:22} seed {seed}  {row['held_out']:.4f} (dev {row['dev']:.4f})  "
+                f"{row['examples']:,} examples  {row['seconds']:.0f} s",
+                flush=True,
             )
-            began, version = time.monotonic(), commit()
-            try:
-                handed = arms[arm](cell)
-                took = {"seconds": time.monotonic() - began, "commit": version}
-                rows = [
-                    cell_key(arguments, label, seed) | measured(cell, given) | took
-                    for label, given in handed.items()
-                ]
-            except Exception:  # the others may do, and there are hours of them
-                traceback.print_exc()
-                print(f"{name}, seed {seed}: failed; start again to try again", file=sys.stderr)
-                failed += 1
-                continue
-            finally:
-                shutil.rmtree(place, ignore_errors=True)
-            add_rows(arguments.out, rows)
-            for row in rows:
-                print(
-                    f"{row['arm']:22} seed {seed}  {row['held_out']:.4f} (dev {row['dev']:.4f})  "
-                    f"{row['examples']:,} examples  {row['seconds']:.0f} s",
-                    flush=True,
-                )
-    print(f"\n{table(read_rows(arguments.out))}")
     return failed
 
 
-def cell_key(arguments: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
-    of_all = {name: getattr(arguments, name) for name in ("tasks", "budget", "encoder", "dev_rows")}
-    return of_all | {"arm": name, "seed": seed}
+def run_cell(arm: str, cell: Cell) -> list[Row]:
+    """A row for each model that the arm hands out."""
+    began, version = time.monotonic(), commit()
+    handed = (ARMS | GENEROUS)[arm](cell)
+    took = {"seconds": time.monotonic() - began, "commit": version}
+    return [{"arm": name} | measured(cell, model) | took for name, model in handed.items()]
 
 
-def measured(cell: Any, handed: Any) -> dict[str, Any]:
-    """What stands in a row beside its key."""
-    from sides.held_out import score_model
-
+def measured(cell: Cell, handed: Handed) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in ("held_out", "dev"):
-        scores = score_model(handed.model, cell.material.tasks, getattr(cell.material, name))
+    for name, rows in (("held_out", cell.material.held_out), ("dev", cell.material.dev)):
+        scores = score_model(handed.model, cell.material.tasks, rows)
         found[name] = scores.overall.value
         found |= {f"{name}.{task}": score.value for task, score in scores.tasks.items()}
     return found | {
@@ -130,8 +122,6 @@ def commit() -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    from sides.arms import ARMS, GENEROUS
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", choices=BUDGETS, default="sample")
     parser.add_argument("--data", type=Path, help="folder of the task set's files")
@@ -139,34 +129,33 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     names = [*ARMS, *GENEROUS]
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=names, metavar="ARM")
-    parser.add_argument("--dev-rows", type=int, default=DEV_ROWS, help="of each task, to choose by")
+    parser.add_argument("--dev-rows", type=int, default=400, help="of each task, to choose by")
     parser.add_argument("--ours-flags", default="", help="more flags for the search")
-    parser.add_argument("--ours-name", default=OURS, help="its name in the table, if it has more")
+    parser.add_argument("--ours-name", default="ours", help="its name in the table, if it has more")
     parser.add_argument("--work", type=Path, help="scratch folder (default: a temporary one)")
     parser.add_argument("--out", type=Path, help=f"its rows (default: benchmarks/{OUT})")
     parser.add_argument("--report", action="store_true", help="print the table of what is there")
     parser.add_argument("--quick", action="store_true", help="tiny, to see it work")
-    parser.set_defaults(encoder="minilm", trials=8, held_out=1000)
+    parser.set_defaults(**USUAL)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
-    if arguments.report:
-        from sides.outcome_table import read_rows, table
-
-        print(table(read_rows(arguments.out or HERE / OUT)))
-        return 0
     if arguments.quick:
         vars(arguments).update(QUICK, seeds=arguments.seeds[:1])
     arguments.budget = arguments.budget or BUDGETS[arguments.tasks]
-    # A search that runs as a program of its own is then ended in order.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    temporary = tempfile.TemporaryDirectory(prefix="stockpot-outcome-")
-    with temporary if arguments.work is None else nullcontext(arguments.work) as name:
+    scratch = tempfile.TemporaryDirectory if arguments.work is None else nullcontext
+    failed = 0
+    with scratch(arguments.work) as name:
         work = Path(name).absolute()
         arguments.out = arguments.out or (work if arguments.quick else HERE) / OUT
-        return 1 if run_cells(arguments, work) else 0
+        if not arguments.report:
+            # A search that runs as a program of its own is then ended in order.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+            failed = run_cells(arguments, work)
+        print(table(read_rows(arguments.out)) or f"{arguments.out} has no rows yet")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -46,10 +46,12 @@ def stock(cell: Cell) -> dict[str, Handed]:
 
 
 def search(cell: Cell) -> Handed:
+    import optuna
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
     from ray.tune.search.optuna import OptunaSearch
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     space, longest = cell.space(), cell.part
     settings = cell.settings(longest, RUNGS)
     tasks, data = cell.material.tasks, cell.material.data

@@ -182,6 +182,7 @@ def test_the_best_run_is_handed_out_and_scored_on_dev_as_it_scored_itself(cell: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     out = tmp_path / "outcome.parquet"
     command = [sys.executable, str(ROOT / "benchmarks" / "outcome.py"), "--out", str(out)]

@@ -23,6 +23,7 @@ PARAPHRASE_NOISE = 0.08  # flips
 SIMILARITY_NOISE = 0.5  # standard deviation, on 0..5
 SENTIMENT_SHARES = (0.16, 0.24, 0.20, 0.24, 0.16)
 PARAPHRASE_SHARES = (0.56, 0.44)
+FURTHER = 1000  # rows of each task that are in no split
 
 
 class SampleRow(NamedTuple):
@@ -93,15 +94,24 @@ def sample_split(task: str, split: str) -> tuple[SampleRow, ...]:
     return _corpus(task)[split]
 
 
+def further_rows(task: str) -> tuple[SampleRow, ...]:
+    """More rows by the same recipe, none of whose sentences stands in a split: for benchmarks.
+
+    They are drawn after the splits, which stay as they are.
+    """
+    return _corpus(task, FURTHER)["further"]
+
+
 @cache
-def _corpus(task: str) -> dict[str, tuple[SampleRow, ...]]:
+def _corpus(task: str, further: int = 0) -> dict[str, tuple[SampleRow, ...]]:
     """All splits at once: no sentence may stand in more than one of them."""
     recipe = _recipes()[task]
+    sizes = {**recipe.sizes, "further": further}
     dice = Dice(recipe.key)
     home: dict[str, str] = {}  # the split in which each sentence stands
     pairs: set[frozenset[str]] = set()
     corpus: dict[str, tuple[SampleRow, ...]] = {}
-    for split, size in recipe.sizes.items():
+    for split, size in sizes.items():
         rows: list[SampleRow] = []
         room = [round(share * size) for share in recipe.shares]
         while len(rows) < size:

@@ -13,7 +13,7 @@ from model.common.errors import InputError
 from model.data import sample
 from model.data.info import overlaps
 from model.data.rows import labels_of
-from model.data.sample import Dice, sample_split
+from model.data.sample import Dice, further_rows, sample_split
 from model.data.sources import load_split
 from model.tasks.task_set import SPLITS, Task, load_task_set
 
@@ -101,3 +101,15 @@ def test_dice_are_fair_and_normal_enough() -> None:
 def test_a_task_the_corpus_does_not_have_is_told() -> None:
     with pytest.raises(InputError, match="did you mean 'sentiment'"):
         sample_split("sentimant", "train")
+
+
+@pytest.mark.parametrize("task", TASKS.names)
+def test_further_rows_share_no_sentence_with_a_split_and_leave_all_splits_as_they_are(
+    task: str,
+) -> None:
+    alone, longer = sample._corpus(task), sample._corpus(task, sample.FURTHER)
+    assert all(longer[split] == alone[split] for split in SPLITS)
+    rows = further_rows(task)
+    assert len(rows) == sample.FURTHER == len({row.id for row in rows})
+    known = {text for split in SPLITS for row in alone[split] for text in row[1:3] if text}
+    assert not known & {text for row in rows for text in row[1:3] if text}

@@ -233,6 +233,30 @@ def test_the_card_counts_checkpoints_and_not_trials(soup: SoupRecord) -> None:
     assert all(name in card for name in names)
 
 
+@pytest.mark.parametrize("name", [GREEDY, "mean"])
+def test_the_card_and_the_table_say_who_answers(run: Path, soup: SoupRecord, name: str) -> None:
+    found = replace(soup, recommended=name)
+    card = model_card(found, {})
+    assert f"answered by the {name}" in card
+    assert ("not this model" in card) == ("--model greedy-soup" in card) == (name != GREEDY)
+    assert f"{run} answers with the {name}; --model takes another" in soup_text(found, run)
+
+
+def test_what_is_recommended_is_always_written(copy: Path) -> None:
+    from tuner.predict.predictor import load_predictor
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "tuner.soup.make.recommend",
+            lambda results: (next(r for r in results if r.name == "uniform soup"), "take it"),
+        )
+        found = soup_of(copy, methods=["uniform soup"])
+    assert method(found, "uniform soup").folder == "soups/uniform-soup"
+    predictor = load_predictor(copy)
+    assert predictor.place == copy / "soups/uniform-soup"
+    assert predictor.who == "the uniform soup (1 model), which the search recommends"
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_prediction_agrees_with_the_evaluation_whatever_answers(
     run: Path, soup: SoupRecord, name: str, tmp_path: Path

@@ -51,7 +51,9 @@ def _headline(run: ReportedRun, answer: Answer) -> Html:
     lines.append(". ")
     parts = [paragraph(*lines, class_="lead")]
     if run.soup and run.soup.recommendation:
-        parts.append(paragraph(sentence(run.soup.recommendation)))
+        predict = tag("code", command("predict", run.shown))
+        told = sentence(run.soup.recommendation)
+        parts.append(paragraph(told, " ", predict, f" answers with the {run.soup.recommended}."))
     first = summary.best[0].trial
     said: list[Any] = []
     if summary.default is None:

@@ -14,6 +14,8 @@ from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.common.errors import InputError
 
 if TYPE_CHECKING:
+    from model.evaluation.predictions import Predictions
+    from model.modules.multitask import TaskSpec
     from tuner.predict.predictor import Predictor
 
 SPLITS = ("dev", "test")
@@ -90,19 +92,18 @@ def look(arguments: argparse.Namespace) -> int:
     texts = [tuple(arguments.text)] if pair else arguments.text
     tell_who(predictor, arguments)
     for name, predictions in predictor.answer_texts({name: texts for name in names}).items():
-        spec, value = predictor.tasks[name], float(predictions.values[0])
-        line = (
-            f"{name}: {value:.3f}" if predictions.probabilities is None else f"{name}: {int(value)}"
-        )
-        if predictions.probabilities is not None:
-            probabilities = "  ".join(
-                f"{number} {each:.3f}" for number, each in enumerate(predictions.probabilities[0])
-            )
-            line += f"   ({probabilities})"
-        else:
-            line += f"   (of {spec.low:g} to {spec.high:g})"
-        print(line)
+        print(f"{name}: {shown(predictor.tasks[name], predictions)}")
     return 0
+
+
+def shown(spec: TaskSpec, predictions: Predictions) -> str:
+    """The first answer: the class by its name, or by its number where it has none."""
+    value = predictions.values[0]
+    if predictions.probabilities is None:
+        return f"{value:.3f}   (of {spec.low:g} to {spec.high:g})"
+    names = predictions.class_names or [str(number) for number in range(spec.classes)]
+    pairs = zip(names, predictions.probabilities[0], strict=True)
+    return f"{names[int(value)]}   ({'  '.join(f'{name} {each:.3f}' for name, each in pairs)})"
 
 
 def write(arguments: argparse.Namespace) -> int:

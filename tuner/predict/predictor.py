@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from model.common.files import read_yaml
 from model.data.batches import Assembler
 from model.data.tokens import Tokens
 from model.evaluation.evaluate import outputs_of, rows_from_texts
-from model.evaluation.model_folder import read_model, read_spec
+from model.evaluation.model_folder import ClassNames, read_class_names, read_model, read_spec
 from model.evaluation.predictions import Predictions
 from model.modules.device import find_device
 from model.modules.multitask import TaskSpec
@@ -35,6 +35,7 @@ class Predictor:
     place: Path
     parts: Mapping[str, EnsembleMember]  # by task
     tasks: Mapping[str, TaskSpec]
+    class_names: ClassNames
     who: str  # answers, and why: "the greedy ensemble (5 models), which the search recommends"
 
     def known(self, task: str) -> str:
@@ -65,7 +66,8 @@ class Predictor:
 
     def _blended(self, task: str, of: Mapping[Path, Predictions]) -> Predictions:
         part = self.parts[task]
-        return blend(part.rule, [of[model] for model in part.models], part.weights)
+        found = blend(part.rule, [of[model] for model in part.models], part.weights)
+        return replace(found, class_names=self.class_names.get(task, ()))
 
     @property
     def task_set(self) -> str:
@@ -118,10 +120,12 @@ def load_predictor(path: Path | str, model: str | None = None) -> Predictor:
             if task not in known:
                 raise InputError(str(place / ENSEMBLE), [f"{part.models[0]} has no task '{task}'"])
             specs[task] = known[task]
-        return Predictor(place, ensemble.parts, specs, who)
+        names = {task: read_class_names(part.models[0]) for task, part in ensemble.parts.items()}
+        named = {task: of[task] for task, of in names.items() if task in of}
+        return Predictor(place, ensemble.parts, specs, named, who)
     tasks = {task.name: task for task in read_spec(place).tasks}
     alone = EnsembleMember("mean", (place,), (1.0,))
-    return Predictor(place, dict.fromkeys(tasks, alone), tasks, who)
+    return Predictor(place, dict.fromkeys(tasks, alone), tasks, read_class_names(place), who)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def make_soup(
     trials = [name.split("/")[0] for name in soup.chosen]
     settings = {trial: run.state.trials[trial].params for trial in trials}
     by_name = {result.name: result for result in results}
-    write_soup(evaluator, by_name, soup, model_card(soup, settings), run.folder)
+    write_soup(
+        evaluator, by_name, soup, model_card(soup, settings, run.tasks.class_names), run.folder
+    )
     return soup
 
 

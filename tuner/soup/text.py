@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,11 @@ def _places(soup: SoupRecord, run: Path) -> list[str]:
 # --- the model card, as model hubs know it ------------------------------------------------------
 
 
-def model_card(soup: SoupRecord, settings: Mapping[str, Mapping[str, Any]]) -> str:
+def model_card(
+    soup: SoupRecord,
+    settings: Mapping[str, Mapping[str, Any]],
+    class_names: Mapping[str, Sequence[str]],
+) -> str:
     """`settings` are what was searched, of every trial in the greedy soup."""
     mine, chosen = soup.method(GREEDY), soup.chosen
     assert mine is not None and mine.cross_fitted is not None  # it is always made
@@ -113,6 +117,11 @@ def model_card(soup: SoupRecord, settings: Mapping[str, Mapping[str, Any]]) -> s
     lines.append(f"| cross-fitted | | {_interval(mine.cross_fitted)} |")
     if mine.difference:
         lines.append(f"| against the best single | | {_interval(mine.difference, '+')} |")
+    if class_names:
+        lines.append("")
+    for task, names in class_names.items():
+        numbered = ", ".join(f"{number} {name}" for number, name in enumerate(names))
+        lines.append(f"- The classes of {task}: {numbered}.")
     lines += ["", soup.recommendation[:1].upper() + soup.recommendation[1:] + ".", ""]
     lines += [f"**Caution:** {each}.\n" for each in soup.cautions]
     lines += [

@@ -40,7 +40,7 @@ BAD_FILES = [
     (
         "glue",
         GOOD_ROW + b"2\tx\tjoy\n",
-        "as in 'labels: [joy, ...]'; else check which column is the label",
+        "as in 'classes: [joy, ...]'; else check which column is the label",
     ),
     ("glue", b"1\tfine\t1\n2\tx\t1\n", "say 'header: false' and give the columns by number"),
     ("glue", GOOD_ROW + b"2\tx\t1_0\n", "row 2: label '1_0' is not a number"),

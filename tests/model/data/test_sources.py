@@ -94,18 +94,27 @@ def test_class_names_become_the_numbers_of_their_places(make_task: Make, tmp_pat
     assert load_split(task, "train", tmp_path).table["label"].to_pylist() == [0.0, 1.0]
 
 
+@pytest.mark.parametrize("form", ["glue", "cs224n"])
+def test_where_classes_have_names_labels_may_be_names_or_numbers(
+    make_task: Make, tmp_path: Path, form: str
+) -> None:
+    task = make_task(format=form, classes=["bad", "fair", "good"])
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tgood\n2\tb\t1\n3\tc\tbad\n")
+    assert load_split(task, "dev", tmp_path).table["label"].to_pylist() == [2.0, 1.0, 0.0]
+
+
 def test_a_class_name_that_is_not_listed_is_told_with_those_that_are(
     make_task: Make, tmp_path: Path
 ) -> None:
     task = make_task(labels=["bad", "fair", "good"])
-    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tgood\n2\tb\tGood\n3\tc\t1\n")
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tgood\n2\tb\tGood\n3\tc\t7\n")
     with pytest.raises(InputError) as caught:
         load_split(task, "dev", tmp_path)
     assert caught.value.where == str(tmp_path / "dev.tsv")
     assert caught.value.faults == [
-        "row 2: label 'Good' is not one of the task's labels",
-        "row 3: label '1' is not one of the task's labels",
-        "the task file says 'labels: [bad, fair, good]'; correct it, or the rows",
+        "row 2: label 'Good' is neither a class of the task nor a number",
+        "row 3: label 7 is outside 0 to 2, the range of mood",
+        "the task file says that the classes are bad, fair, good; correct it, or the rows",
     ]
 
 
@@ -113,7 +122,7 @@ def test_class_names_without_a_list_say_how_to_add_one(make_task: Make, tmp_path
     (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tno\n2\tb\tyes\n3\tc\tno\n")
     with pytest.raises(InputError, match=r"as in 'labels: \[no, yes\]'; else check which column"):
         load_split(make_task(binary=True), "dev", tmp_path)
-    with pytest.raises(InputError, match=r"as in 'labels: \[no, yes, \.\.\.\]'"):
+    with pytest.raises(InputError, match=r"as in 'classes: \[no, yes, \.\.\.\]'"):
         load_split(make_task(), "dev", tmp_path)
     with pytest.raises(InputError, match=r"a regression needs numbers \(found no, yes\)"):
         load_split(make_task(regression=[0, 1]), "dev", tmp_path)

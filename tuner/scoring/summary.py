@@ -115,7 +115,7 @@ def summarise(
 ) -> Summary:
     """`seconds` is the wall time, where the caller knows it better than the ledger's clock."""
     ranked = state.ranked()
-    default = next((trial for trial in ranked if trial.origin == DEFAULT), None)
+    default = default_of(state)
     lost = [trial for trial in state.trials.values() if trial.kind == INFRASTRUCTURE]
     counts = state.counts()
     in_search = sum(not trial.is_repeat for trial in lost)
@@ -147,6 +147,15 @@ def summarise(
         notes=notes,
         next_steps=list(next_steps),
     )
+
+
+def choice_of(state: RunState, folder: Path, tasks: TaskSet) -> CrossFit | None:
+    """The choice of the best trial, cross-fitted: one number for it, here and in the soup."""
+    return _compare(state, folder, tasks, default_of(state))[1]
+
+
+def default_of(state: RunState) -> TrialState | None:
+    return next((trial for trial in state.ranked() if trial.origin == DEFAULT), None)
 
 
 def _chosen(trial: TrialState, state: RunState) -> Evaluation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from model import __version__
@@ -11,7 +12,7 @@ from model.cli.invocation import command
 from model.cli.text import clock, short, shown_path
 from model.evaluation.scores import Score
 from tuner.scoring.crossfit import Difference
-from tuner.scoring.tables import cut, plus, table
+from tuner.scoring.tables import WIDTH, cut, plus, table
 from tuner.soup.methods import GREEDY
 from tuner.soup.record import MethodRecord, SoupRecord, slug
 
@@ -19,7 +20,7 @@ LETTERS = 4  # of a task's name, where there is no room: as wide as most scores
 
 
 def soup_text(soup: SoupRecord, run: Path) -> str:
-    sentence = [soup.recommendation, *(f"caution: {each}" for each in soup.cautions)]
+    sentence = [*wrap(soup.recommendation, WIDTH), *(f"caution: {each}" for each in soup.cautions)]
     parts = [_head(soup), _methods(soup), sentence, _places(soup, run)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -49,7 +50,7 @@ def _methods(soup: SoupRecord) -> list[str]:
     shorter = [name[:LETTERS] for name in others]
     if len(lines) > len(rows) + 1 and len(set(shorter)) == len(shorter):  # it does not fit
         lines = table([*header, *shorter], rows, left, indent="")
-    return ["methods, by the score on rows that did not choose (cross-fit)", *lines]
+    return ["methods, by their cross-fitted score (cross-fit)", *lines]
 
 
 def _method(method: MethodRecord, recommended: str, others: list[str]) -> list[str]:

@@ -105,7 +105,7 @@ def test_every_method_is_scored_and_the_table_is_sorted(run: Path, soup: SoupRec
     assert read_soup(run) == soup
     assert json.loads((run / "soup/soup.json").read_text()).keys() == KEYS
     text = soup_text(soup, run)
-    assert all(name in text for name in METHODS) and soup.recommendation in text
+    assert all(name in text for name in METHODS) and soup.recommendation in " ".join(text.split())
     assert max(map(len, text.splitlines())) < 200
 
 
@@ -137,6 +137,21 @@ def test_one_model_has_one_interval(run: Path, soup: SoupRecord) -> None:
         low, high = of["interval"]
         assert found.tasks[task].low == pytest.approx(low)
         assert found.tasks[task].high == pytest.approx(high)
+
+
+def test_the_best_has_one_cross_fitted_score_however_few_are_compared(
+    copy: Path, soup: SoupRecord
+) -> None:
+    from tuner.report.run import load_run
+
+    few = soup_of(copy, keep=1, methods=[BEST])
+    assert len(few.ingredients) < len(soup.ingredients)
+    fitted = load_run(copy).summary.cross_fit
+    assert fitted is not None
+    for found in (few, soup):
+        (value, low, high, gap, _) = astuple(method(found, BEST).cross_fitted)
+        assert (value, low, high) == (fitted.cross_fitted, fitted.low, fitted.high)
+        assert gap == pytest.approx(fitted.gap)
 
 
 def test_with_a_task_as_objective_both_scores_are_written(copy: Path) -> None:

@@ -17,6 +17,7 @@ from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.common.errors import Gathered, InputError, PartlyRead
 from model.common.files import read_yaml
+from model.common.hub import require_encoder
 from model.config.checks import unread
 from model.config.parse import (
     Layer,
@@ -112,6 +113,7 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
     from model.modules.encoder_defaults import caution
 
     tasks, data, config, out = wanted
+    require_encoder(config.encoder.name)
     summary, go_on = (
         out / "summary.json",
         f"go on with: {command('train', '--resume', '--out', out)}",

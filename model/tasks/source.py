@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from model.common.typed import show
@@ -31,6 +32,9 @@ class Source:
     config: str = ""
     header: bool = True
     labels: tuple[str, ...] = ()  # the classes' names, in the order of their numbers
+    # Of the task file: where relative files are if no --data is given. What it says is the same
+    # wherever it lies, so no fingerprint has this. None for sets that come with the package.
+    folder: Path | None = field(default=None, repr=False, compare=False)
 
     def label_name(self, number: float) -> str:
         """A class as a reader knows it: its name, or its number where none is given."""

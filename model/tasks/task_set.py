@@ -126,8 +126,12 @@ def load_task_set(name_or_path: str) -> TaskSet:
     else:
         fault = f"'{name_or_path}' is neither a .yaml file nor a set that comes with the package"
         raise InputError("task set", [f"{fault}; {suggest(name_or_path, shipped())}"])
-    origin = name_or_path if path.parent == FOLDER else str(path.absolute())
-    return replace(parse_task_set(read_yaml(path)), origin=origin)
+    found = parse_task_set(read_yaml(path))
+    if path.parent == FOLDER:
+        return replace(found, origin=name_or_path)
+    place = path.absolute()
+    tasks = [replace(t, source=replace(t.source, folder=place.parent)) for t in found]
+    return replace(found, tasks=tuple(tasks), origin=str(place))
 
 
 def parse_task_set(document: Document) -> TaskSet:

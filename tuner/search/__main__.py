@@ -11,6 +11,7 @@ from model.cli.exit_code import exit_code
 from model.cli.flags import given_for, sound
 from model.cli.parser import Parser, command_parser
 from model.common.errors import Gathered
+from model.common.hub import require_encoder
 from tuner.runs.request import ExecutionOptions, SearchRequest
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     from tuner.search.driver import search
 
     request, options = read_arguments(arguments)
+    if isinstance(request.encoder, str):
+        require_encoder(request.encoder)
     if arguments.dry_run:
         from tuner.search.dry_run import dry_run
 

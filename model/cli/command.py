@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from model.cli.exit_code import exit_code
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
-from model.common.errors import InputError
+from model.common.errors import Gathered, InputError, PartlyRead
 from model.common.files import read_yaml
+from model.common.hub import require_encoder
 from model.config.checks import unread
 from model.config.parse import (
     Layer,
@@ -66,6 +67,7 @@ def make_parser() -> Parser:
     text = "Device, as cpu, cuda or cuda:1 (default: a GPU if there is one)."
     run.add_argument("--device", metavar="D", help=text)
     add_quiet(run)
+    parser.check = setting_faults
     return parser
 
 
@@ -111,6 +113,7 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
     from model.modules.encoder_defaults import caution
 
     tasks, data, config, out = wanted
+    require_encoder(config.encoder.name)
     summary, go_on = (
         out / "summary.json",
         f"go on with: {command('train', '--resume', '--out', out)}",
@@ -153,19 +156,41 @@ class Wanted(NamedTuple):
     out: Path
 
 
-def asked(arguments: argparse.Namespace, warn: Callable[[str], None]) -> Wanted:
+def settings_of(arguments: argparse.Namespace) -> tuple[TaskSet, RunConfig, list[Layer]]:
     """What the flags describe. All faults in the settings of all places come at once."""
-    layers = []
-    if arguments.preset:
-        layers.append(load_preset(arguments.preset))
-    if arguments.config:
-        layers.append(read_layer(arguments.config))
+    gathered, layers = Gathered("settings"), list[Layer]()
+    with gathered:
+        layers += [load_preset(arguments.preset)] if arguments.preset else []
+    with gathered:
+        layers += [read_layer(arguments.config)] if arguments.config else []
     named = [layer.tasks for layer in layers if layer.tasks]
-    tasks = load_task_set(arguments.tasks or (named[-1] if named else "sample"))
     flags = {"encoder.name": arguments.encoder, "seed": arguments.seed}
     layers.append(Layer({k: v for k, v in flags.items() if v is not None}, "command line"))
-    layers.append(Layer(parse_assignments(arguments.set or []), "--set"))
-    config = parse_layers(layers, tasks)
+    with gathered:
+        try:
+            given = parse_assignments(arguments.set or [])
+        except PartlyRead as partly:
+            given = partly.value
+            raise
+        finally:
+            layers.append(Layer(given, "--set"))
+    with gathered:
+        tasks = load_task_set(arguments.tasks or (named[-1] if named else "sample"))
+        config = parse_layers(layers, tasks)
+    gathered.tell()
+    return tasks, config, layers
+
+
+def setting_faults(arguments: argparse.Namespace) -> list[str]:
+    gathered = Gathered("settings")
+    with gathered:
+        if not arguments.resume:
+            settings_of(arguments)
+    return gathered.faults
+
+
+def asked(arguments: argparse.Namespace, warn: Callable[[str], None]) -> Wanted:
+    tasks, config, layers = settings_of(arguments)
     own = {key for layer in layers[bool(arguments.preset) :] for key in flatten(layer.settings)}
     for key, why in unread(config, tasks):
         if key in own:

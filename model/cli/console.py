@@ -21,6 +21,7 @@ class Console:
         self.shown = 0.0
         self.began: tuple[str, float, int] | None = None  # stage, when, after how many steps
         self.best: float | None = None
+        self.warned: set[str] = set()
 
     def say(self, line: str) -> None:
         if not self.quiet:
@@ -28,6 +29,9 @@ class Console:
             print(line, flush=True)
 
     def warn(self, line: str) -> None:
+        if line in self.warned:  # two tasks may read one file
+            return
+        self.warned.add(line)
         self.clear()
         print(line, file=sys.stderr, flush=True)
 

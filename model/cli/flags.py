@@ -16,7 +16,7 @@ from operator import or_
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from model.common.errors import InputError
+from model.common.errors import InputError, PartlyRead
 from model.common.typed import Bound, Misfit, Typed, options_of
 
 T = TypeVar("T")
@@ -67,6 +67,15 @@ class TypedFlag(Typed):
         except InputError as error:
             return [f"{error.where}: {fault}" for fault in error.faults]
         return []
+
+    def mended(self, value: Any) -> Any:
+        """In place of one that does not fit: what of it could be read, or else the default."""
+        try:
+            return self.fit(value)
+        except PartlyRead as partly:
+            return partly.value
+        except (Misfit, InputError):
+            return self.default
 
     def written(self, value: Any) -> str:
         if isinstance(value, tuple):
@@ -129,8 +138,8 @@ def faults_of(table: type, given: Mapping[str, Any]) -> list[str]:
 
 
 def sound(given: T) -> T:
-    """The same with the default in place of what does not fit, for further checks to go on."""
+    """The same with what does not fit mended as far as can be, for further checks to go on."""
     table: type = type(given)
     flags = flags_of(table).items()
-    unfit = {name: flag.default for name, flag in flags if flag.faults(getattr(given, name))}
+    unfit = {n: flag.mended(v) for n, flag in flags if flag.faults(v := getattr(given, n))}
     return replace(given, **unfit)  # type: ignore[type-var]

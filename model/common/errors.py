@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from typing import Any
 
 from model.common.secrets import redact
 
@@ -17,13 +18,53 @@ class InputError(ValueError):
 
     def __init__(self, where: str, faults: Sequence[str]) -> None:
         self.where = where
-        self.faults = list(faults)
+        self.faults = list(dict.fromkeys(faults))  # each once
         super().__init__(where, self.faults)
 
     def __str__(self) -> str:
         count = len(self.faults)
         lines = [f"{self.where}: {count} problem{'s' if count != 1 else ''}"]
         return redact("\n".join(lines + [f"  {fault}" for fault in self.faults]))
+
+
+class PartlyRead(InputError):
+    """Some of it could be read: `value`, for further checks to go on with."""
+
+    def __init__(self, where: str, faults: Sequence[str], value: Any = None) -> None:
+        super().__init__(where, faults)
+        self.value = value
+
+
+class Gathered:
+    """`with gathered:` around each check, then `tell` raises all that they found as one.
+
+    Faults of `where` say their own places.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.errors: list[InputError] = []
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, InputError):
+            self.errors.append(error)
+        return isinstance(error, InputError)
+
+    @property
+    def faults(self) -> list[str]:
+        return [
+            fault if error.where == self.where else f"{error.where}: {fault}"
+            for error in self.errors
+            for fault in error.faults
+        ]
+
+    def tell(self) -> None:
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise InputError(self.where, self.faults)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from model.config.settings import RunConfig
 from model.objectives.schedules import JOINT, STAGED
-from model.tasks.task_set import LOSSES, Task, TaskSet
+from model.tasks.task_set import Task, TaskSet
 
 # The keys at fault, the one to point at first, and what to say.
 Fault = tuple[tuple[str, ...], str]
@@ -26,13 +26,9 @@ def contradictions(config: RunConfig, tasks: TaskSet, given: Collection[str]) ->
 def _loss(config: RunConfig, task: Task) -> Iterator[Fault]:
     loss, logits = config.loss_of(task), config.head.binary_logits
     keys = (f"loss.{task.name}", "head.binary_logits")
-    if task.kind not in LOSSES[loss]:
-        fitting = ", ".join(name for name, kinds in LOSSES.items() if task.kind in kinds)
-        kind = f"a task of {task.classes} classes" if task.kind == "classes" else task.kind
-        yield keys[:1], f"'{keys[0]}' is {loss}, which does not fit {kind}; known: {fitting}"
-    elif task.kind != "binary":
+    if task.kind != "binary":
         return
-    elif loss == "binary_cross_entropy" and logits == 2 and task.name in config.loss.by_task:
+    if loss == "binary_cross_entropy" and logits == 2 and task.name in config.loss.by_task:
         remedy = "set head.binary_logits: 1, or take cross_entropy"
         yield keys, f"'{keys[0]}' is {loss}, which needs one logit; {remedy}"
 

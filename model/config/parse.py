@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from model.common.errors import InputError, suggest
+from model.common.errors import InputError, PartlyRead, suggest
 from model.common.files import Document, read_yaml
 from model.config.checks import contradictions
 from model.config.settings import RunConfig, key_of
@@ -27,7 +27,7 @@ from model.config.values import (
     known_keys,
     show,
 )
-from model.tasks.task_set import TaskSet
+from model.tasks.task_set import LOSSES, TaskSet
 
 __all__ = ["SETTINGS", "Layer", "RunConfig", "describe_settings", "flatten", "load_preset"]
 __all__ += [
@@ -139,7 +139,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
-    """Several of them; the faults of all come at once."""
+    """Several of them; the faults of all come at once, and what could be read with them."""
     found: dict[str, Any] = {}
     faults: list[str] = []
     for text in texts:
@@ -152,7 +152,7 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
             faults.append(_twice(key, found[key], value))
         found[key] = value
     if faults:
-        raise InputError("--set", faults)
+        raise PartlyRead("--set", faults, found)
     return found
 
 
@@ -280,6 +280,12 @@ def fit_setting(key: str, setting: Setting, value: Any, tasks: TaskSet) -> Any:
             if name not in tasks.names:
                 remedy = suggest(name, tasks.names)
                 raise Misfit(f"names {show(name)}, which is not a task of {tasks.name}; {remedy}")
+    if setting.key == f"loss{TASK}" and fitted is not None:
+        task = tasks[key.removeprefix("loss.")]
+        if task.kind not in LOSSES[fitted]:
+            known = ", ".join(name for name, kinds in LOSSES.items() if task.kind in kinds)
+            kind = f"a task of {task.classes} classes" if task.kind == "classes" else task.kind
+            raise Misfit(f"is {fitted}, which does not fit {kind}; known: {known}")
     if key + TASK in SETTINGS and isinstance(fitted, tuple) and len(fitted) != len(tasks):
         raise Misfit(f"has {len(fitted)} values for {len(tasks)} tasks; give one each for {order}")
     return fitted

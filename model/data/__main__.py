@@ -11,6 +11,7 @@ from typing import Any
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_data, command_parser
 from model.common.errors import InputError
+from model.common.hub import require_encoder
 from model.data.imported import imported_path
 from model.data.info import aligned, describe_data
 from model.data.rows import Split
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     tasks = _chosen(options)
     errors = _import(options, tasks) if options.command == "import" else _info(options, tasks)
-    for told in errors:
+    for told in dict.fromkeys(map(str, errors)):  # two tasks may read one file
         print(told, file=sys.stderr)
     return 2 if errors else 0
 
@@ -91,6 +92,7 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
         require_data(tasks, options.data)  # says what is missing, and where
     tokenizer = _tokenizer(options.encoder) if options.encoder else None
     errors: list[InputError] = []
+    damaged: set[str] = set()
     for task in tasks:
         splits: dict[str, Split] = {}
         for name in (name for one, name in there if one is task):
@@ -99,7 +101,8 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
             except InputError as error:
                 errors.append(error)
         if splits:
-            print(describe_data(task, splits, tokenizer), end="\n\n")
+            print(describe_data(task, splits, tokenizer, damaged), end="\n\n")
+            damaged.update(row for split in splits.values() for row in split.damaged)
     print(
         "\n".join([*_told(absent), "words and tokens: of a row, median / 95th percentile / most"])
     )
@@ -110,6 +113,7 @@ def _tokenizer(name: str) -> Any:
     from model.modules.encoder import load_tokenizer  # loads torch, which nothing else here needs
 
     try:
+        require_encoder(name)
         return load_tokenizer(name)
     except InputError as error:
         raise InputError("--encoder", error.faults) from None
@@ -126,7 +130,10 @@ def _splits(tasks: list[Task], absent: Absent) -> list[tuple[Task, str]]:
 
 
 def _told(absent: Absent) -> list[str]:
-    return [f"absent: {name} ({task}, {split})" for (task, split), name in absent.items()]
+    wanted: dict[str, list[str]] = {}
+    for (task, split), name in absent.items():
+        wanted.setdefault(name, []).append(f"{task}, {split}")
+    return [f"absent: {name} ({'; '.join(by)})" for name, by in wanted.items()]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from model.common.errors import InputError
+from model.common.hub import away, hub_is_away
 from model.data.delimited import missing_column, wanted_columns
 from model.data.rows import SCHEMA, RawRow
 from model.tasks.task_set import Source
@@ -55,12 +56,16 @@ def read_hub(source: Source, split: str, labelled: bool) -> Iterator[RawRow]:
     except ImportError:
         remedy = "pip install 'stockpot[hub]'"
         raise InputError(where, [f"format hub needs the package 'datasets'; {remedy}"]) from None
+    is_away = hub_is_away(source.dataset)
     try:
         loaded = datasets.load_dataset(
             source.dataset, source.config or None, split=source.files[split]
         )
         table = loaded.with_format("arrow")[:]
     except Exception as error:  # whatever the network, the Hub or a data set's files bring up
+        if is_away:
+            fault = f"'{source.dataset}' is not in the cache, and {away()}"
+            raise InputError(where, [fault]) from error
         remedy = "check the names under 'hub' and the network"
         fault = f"cannot be loaded: {type(error).__name__}: {first_line(error)}; {remedy}"
         raise InputError(where, [fault]) from error

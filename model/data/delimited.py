@@ -1,4 +1,5 @@
-"""Tab-separated text: CS224N's files (csv quoting) and GLUE's (none), with a header or without.
+"""Text in columns: CS224N's files (tabs, csv quoting), GLUE's (tabs, no quoting), and files with
+commas (csv quoting) in place of either, with a header or without.
 
 Bytes are split into lines first and each line is parsed by itself: an unbalanced quote, a
 broken character or a stray tab damages its own row and no other.
@@ -32,6 +33,10 @@ def _quoted(line: str) -> list[str]:
     return next(csv.reader([line], delimiter="\t"), [])
 
 
+def _with_commas(line: str) -> list[str]:
+    return next(csv.reader([line]), [])
+
+
 def _cs224n_id(text: str) -> str:
     return text.lower().strip()
 
@@ -42,6 +47,9 @@ def _records(
     lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     while lines and not lines[-1].strip(b"\r"):
         del lines[-1]
+    # A task needs two columns at least, so a first line without a tab is not one of them.
+    commas = bool(lines) and b"\t" not in lines[0] and b"," in lines[0]
+    fields = _with_commas if commas else fields
     if source.header:
         header, lines = _header(path, lines, fields), lines[1:]
     else:
@@ -57,7 +65,7 @@ def _records(
         except csv.Error as error:
             yield RawRow(number, None, (), None, f"cannot be parsed ({error})")
             continue
-        if damage := _damage(line, row, header, source.header):
+        if damage := _damage(line, row, header, source.header, commas):
             yield RawRow(number, None, (), None, damage)
             continue
         yield RawRow(
@@ -109,7 +117,7 @@ def _places(
     if faults:
         if len(header) == 1:
             what = "the header is a single column" if source.header else "a row is a single field"
-            faults.append(f"{what}; fields must be separated by tabs")
+            faults.append(f"{what}; fields must be separated by tabs or commas")
         elif source.header and not {*wanted} & {*header}:
             remedy = "say 'header: false' and give the columns by number"
             faults.append(f"if the file has no header line, {remedy}")
@@ -132,7 +140,7 @@ def missing_column(column: str, header: list[str]) -> str:
     return f"has no column '{column}', which the task names under columns; {suggest(column, names)}"
 
 
-def _damage(line: str, row: list[str], header: list[str], named: bool) -> str:
+def _damage(line: str, row: list[str], header: list[str], named: bool, commas: bool) -> str:
     if len(row) < len(header):
         quote = ", with an unbalanced quote" if line.count('"') % 2 else ""
         return f"cut short: {len(row)} of {len(header)} fields{quote}"
@@ -140,5 +148,6 @@ def _damage(line: str, row: list[str], header: list[str], named: bool) -> str:
         where = (
             f"under a header of {len(header)}" if named else f"where most rows have {len(header)}"
         )
-        return f"{len(row)} fields {where}; a stray tab?"
+        stray = "a comma without quotes around its field?" if commas else "a stray tab?"
+        return f"{len(row)} fields {where}; {stray}"
     return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,4 +93,4 @@ def _parsed(note: bytes | None) -> Any:
 
 
 def _fingerprint(source: Source) -> bytes:
-    return json.dumps(asdict(source), sort_keys=True).encode()
+    return json.dumps(asdict(replace(source, folder=None)), sort_keys=True).encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -47,8 +47,10 @@ def _keys(table: pa.Table) -> list[tuple[str, ...]]:
     ]
 
 
-def describe_data(task: Task, splits: dict[str, Split], tokenizer: Any = None) -> str:
-    """A few aligned lines for one task."""
+def describe_data(
+    task: Task, splits: dict[str, Split], tokenizer: Any = None, told: Collection[str] = ()
+) -> str:
+    """A few aligned lines for one task, but for the damaged rows that are `told` already."""
     kind = {"classes": f"{task.classes} classes", "regression": f"{task.low:g} to {task.high:g}"}
     shape = "pairs" if task.pair else "single sentences"
     heading = f"{task.name}: {kind.get(task.kind, task.kind)}, {shape}, {task.metric}"
@@ -62,9 +64,10 @@ def describe_data(task: Task, splits: dict[str, Split], tokenizer: Any = None) -
         rows.append(cells)
     lines = [heading, *(f"  {line}" for line in aligned(rows, right={1, 2}))]
     for split in splits.values():
-        lines += [f"  damaged: {row}" for row in split.damaged[:NAMED]]
-        if len(split.damaged) > NAMED:
-            lines.append(f"  damaged: and {len(split.damaged) - NAMED:,} more")
+        damaged = [row for row in split.damaged if row not in told]
+        lines += [f"  damaged: {row}" for row in damaged[:NAMED]]
+        if len(damaged) > NAMED:
+            lines.append(f"  damaged: and {len(damaged) - NAMED:,} more")
     for overlap in overlaps(splits):
         names = ", ".join(overlap.ids[:NAMED]) + (", ..." if len(overlap.ids) > NAMED else "")
         count = f"{len(overlap.ids):,} row{'s' if len(overlap.ids) > 1 else ''}"

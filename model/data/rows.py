@@ -3,8 +3,7 @@
 A row that says nothing usable (no label where one is needed, cut short) is damage: skipped,
 counted and named. A row that says something wrong (a label out of range, or not a number) is
 an error, because it means that the task file and the data disagree. Where the task file lists
-`labels`, text is a name of that list and becomes its place; numbers of columnar sources (the
-Hub's class labels) stay as they are.
+the classes' names, a name becomes its place in that list; numbers stay as they are.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class _Wrong:
         if isinstance(value, str) and value in self.places:
             return self.places[value]
         number = _number(value)
-        if number is None or (self.places and isinstance(value, str) and not math.isnan(number)):
+        if number is None:
             self._unknown(record, str(value)[:30])
             return 0.0  # told already; the row must not count as damaged too
         return None if math.isnan(number) else number
@@ -148,8 +147,8 @@ class _Wrong:
     def _unknown(self, record: RawRow, text: str) -> None:
         if text not in self.names and len(self.names) < NAMES_SHOWN:
             self.names.append(text)
-        what = "one of the task's labels" if self.places else "a number"
-        self._note(f"row {record.number}: label '{text}' is not {what}")
+        what = "neither a class of the task nor a number" if self.places else "not a number"
+        self._note(f"row {record.number}: label '{text}' is {what}")
 
     def _note(self, fault: str) -> None:
         self.count += 1
@@ -172,13 +171,14 @@ class _Wrong:
         found = _listed(sorted(self.names))
         if self.places:
             known = _listed(task.source.labels)
-            return f"the task file says 'labels: [{known}]'; correct it, or the rows"
+            return f"the task file says that the classes are {known}; correct it, or the rows"
         if task.kind == "regression":
             return f"a regression needs numbers (found {found}); check which column is the label"
         more = ", ..." if len(self.names) < task.classes else ""
+        key = "labels" if task.kind == "binary" else "classes"
         return (
             "if these are the names of the classes, list them in the task file in the order of "
-            f"their numbers, as in 'labels: [{found}{more}]'; else check which column is the label"
+            f"their numbers, as in '{key}: [{found}{more}]'; else check which column is the label"
         )
 
 

@@ -25,9 +25,12 @@ READERS: dict[str, Reader] = {
 
 
 def load_split(task: Task, split: str, data_dir: Path | None) -> Split:
-    """The rows of one split: from `data_dir/{task}-{split}.arrow` if imported, else the source."""
-    if data_dir is not None:
-        imported = imported_path(task, split, data_dir)
+    """The rows of one split: from `{task}-{split}.arrow` if imported, else from the source.
+
+    Both are in `data_dir`, or else in the task file's folder.
+    """
+    if (folder := data_dir or task.source.folder) is not None:
+        imported = imported_path(task, split, folder)
         if imported.is_file():
             return _read_imported(task, split, imported)
     return load_source(task, split, data_dir)
@@ -45,10 +48,9 @@ def load_source(task: Task, split: str, data_dir: Path | None) -> Split:
         records = read_hub(source, split, split != "test")
         place = f"{source.dataset} {source.files[split]}"
         return _build(task, split, records, where=place, name=place)
-    if data_dir is None:
+    if (path := _file_of(task, split, data_dir)) is None:
         fault = f"its data are files ({source.files[split]}, ...); name their folder with --data"
         raise InputError(f"task {task.name}", [fault])
-    path = Path(data_dir) / source.files[split]
     require_file(path)
     records = READERS[source.format](path, source, split != "test")
     return _build(task, split, records, where=str(path), name=path.name)
@@ -116,8 +118,9 @@ def absent_files(
         for split in splits:
             if (name := task.source.files.get(split)) is None:
                 continue
-            known = imported and data_dir and imported_path(task, split, data_dir).is_file()
-            if not known and not (data_dir and is_file(Path(data_dir) / name)):
+            path, folder = _file_of(task, split, data_dir), data_dir or task.source.folder
+            known = imported and folder and imported_path(task, split, folder).is_file()
+            if not known and not (path and is_file(path)):
                 absent[task.name, split] = name
     return absent
 
@@ -130,13 +133,15 @@ def require_data(
     imported: bool = True,
 ) -> None:
     """Name every missing file of these tasks at once, before anything is read."""
+    tasks = list(tasks)
     absent = absent_files(tasks, data_dir, splits, imported=imported)
     missing = [f"{task}: {name}" for (task, _), name in absent.items()]
-    if missing and data_dir is None:
+    folder = data_dir or next((task.source.folder for task in tasks), None)
+    if missing and folder is None:
         raise InputError("--data", [f"name the folder of these files: {', '.join(missing)}"])
-    if missing and data_dir is not None:
+    if missing and folder is not None:
         faults = [f"{name}: no such file" for name in missing]
-        raise InputError(str(data_dir), [*faults, _held(Path(data_dir))])
+        raise InputError(str(folder), [*faults, _held(Path(folder))])
 
 
 def require_file(path: Path) -> None:
@@ -195,9 +200,11 @@ def _read_imported(task: Task, split: str, path: Path) -> Split:
     return Split(checked.table, (*damaged, *checked.damaged))
 
 
-def _file_of(task: Task, split: str, folder: Path | None) -> Path | None:
-    """The file that a split comes from; None where it comes from elsewhere."""
-    name = task.source.files.get(split)
-    if folder is None or name is None or task.source.format in ("hub", "sample"):
+def _file_of(task: Task, split: str, data_dir: Path | None) -> Path | None:
+    """The file that a split comes from; None where it comes from elsewhere, or nobody knows."""
+    name, folder = task.source.files.get(split), data_dir or task.source.folder
+    if name is None or task.source.format in ("hub", "sample"):
         return None
-    return Path(folder) / name
+    if Path(name).is_absolute():
+        return Path(name)
+    return None if folder is None else Path(folder) / name

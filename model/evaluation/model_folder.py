@@ -2,7 +2,7 @@
 
 config.json, model.safetensors, tokenizer.json ...   what AutoModel and AutoTokenizer read
 heads.safetensors                                    heads and PALs
-stockpot.json                                        what the model is made of
+stockpot.json                                        what the model is made of, classes' names
 
 >>> model = load_model("runs/first/model")
 >>> model.predict("sentiment", ["what a film", "never again"])
@@ -11,7 +11,7 @@ stockpot.json                                        what the model is made of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from model.common.errors import InputError, suggest
+from model.common.files import read_yaml, write_atomic
 from model.data.batches import Assembler
 from model.modules.encoder import load_encoder, load_tokenizer, quiet_transformers
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec, decide
+from model.tasks.task_set import load_task_set
 
 SPEC = "stockpot.json"
 HEADS = "heads.safetensors"
+CLASS_NAMES = "class_names"  # in SPEC
+ClassNames = Mapping[str, tuple[str, ...]]  # by task, in the order of the classes' numbers
 
 
-def save_model(folder: Path, model: MultitaskModel, tokenizer: Any) -> None:
+def save_model(
+    folder: Path, model: MultitaskModel, tokenizer: Any, class_names: ClassNames | None = None
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     encoder: Any = model.encoder
     with quiet_transformers():
@@ -38,12 +44,67 @@ def save_model(folder: Path, model: MultitaskModel, tokenizer: Any) -> None:
     save_file(tensors, folder / HEADS)
     spec = json.dumps(model.spec.to_dict(), indent=1)
     (folder / SPEC).write_text(spec + "\n", encoding="utf-8")
+    if class_names is not None:
+        name_classes(folder, class_names)
+
+
+def name_classes(folder: Path, names: ClassNames) -> None:
+    """Write the classes' names into a model folder, whose files may be links to another's.
+
+    `id2label` in config.json, where others look for them, has room for one task's: it is written
+    where no other task has classes.
+    """
+    spec, config = folder / SPEC, folder / "config.json"
+    data, others = (json.loads(path.read_text(encoding="utf-8")) for path in (spec, config))
+    if names:
+        data[CLASS_NAMES] = {task: list(of) for task, of in names.items()}
+    with_classes = [task["name"] for task in data["tasks"] if task["classes"]]
+    for key in ("id2label", "label2id"):  # of what the encoder was trained for before
+        others.pop(key, None)
+    if len(with_classes) == 1 and (only := names.get(with_classes[0])):
+        others["id2label"] = {str(number): name for number, name in enumerate(only)}
+        others["label2id"] = {name: number for number, name in enumerate(only)}
+    write_atomic(spec, json.dumps(data, indent=1) + "\n")
+    write_atomic(config, json.dumps(others, indent=2, sort_keys=True) + "\n")
+
+
+def read_class_names(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The classes' names: those in the folder, or else those of the task file of its run.
+
+    A model has none where the task file has none, or is gone.
+    """
+    spec, kept = read_spec(folder), _described(folder)[1]
+    known: Mapping[str, Any] = _names_of_run(folder) if kept is None else kept
+    classes = {task.name: task.classes for task in spec.tasks}
+    names = {
+        task: tuple(map(str, of)) for task, of in known.items() if isinstance(of, list | tuple)
+    }
+    return {task: of for task, of in names.items() if len(of) == classes.get(task)}
+
+
+def _names_of_run(folder: Path) -> ClassNames:
+    """A checkpoint's model is the deepest: <run>/checkpoints/<name>/model."""
+    for place in folder.absolute().parents[:3]:
+        try:
+            if (place / "config.yaml").is_file():
+                return load_task_set(
+                    str(read_yaml(place / "config.yaml").data["tasks"])
+                ).class_names
+        except (InputError, KeyError):
+            break
+    return {}
+
+
+def _described(folder: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What SPEC says of the model, and the classes' names, if it has any."""
+    data = json.loads((folder / SPEC).read_text(encoding="utf-8"))
+    names = data.pop(CLASS_NAMES, None) if isinstance(data, dict) else None
+    return data, names if isinstance(names, dict) else None
 
 
 def read_spec(folder: Path) -> ModelSpec:
     try:
-        data = json.loads((folder / SPEC).read_text(encoding="utf-8"))
-        return ModelSpec.from_dict(data)
+        return ModelSpec.from_dict(_described(folder)[0])
     except FileNotFoundError:
         fault = f"no {SPEC} in it; give the `model` folder of a run"
         raise InputError(str(folder), [fault]) from None
@@ -81,18 +142,22 @@ def read_model(folder: Path) -> tuple[MultitaskModel, Any]:
 
 @dataclass(frozen=True)
 class Answer:
-    """A class or a value, and the classes' probabilities (None for regression)."""
+    """A class or a value, the classes' probabilities (None for regression), the class's name."""
 
     value: float
     probabilities: tuple[float, ...] | None
+    name: str | None = None  # where the task file has names
 
 
 class TextModel:
     """A trained model that takes sentences."""
 
-    def __init__(self, model: MultitaskModel, tokenizer: Any) -> None:
+    def __init__(
+        self, model: MultitaskModel, tokenizer: Any, class_names: ClassNames | None = None
+    ) -> None:
         self.model = model
         self.tokenizer = tokenizer
+        self.class_names = class_names or {}
         self.assembler = Assembler.of(tokenizer, model.spec.max_length)
 
     @property
@@ -111,7 +176,11 @@ class TextModel:
         outputs = outputs_of(self.model, task, tokens, self.assembler, batch_size=batch_size)
         values, likely = decide(self.tasks[task], outputs)
         rows = [None] * len(values) if likely is None else [tuple(row) for row in likely.tolist()]
-        return [Answer(value, row) for value, row in zip(values.tolist(), rows, strict=True)]
+        names = self.class_names.get(task)
+        return [
+            Answer(value, row, names[int(value)] if names else None)
+            for value, row in zip(values.tolist(), rows, strict=True)
+        ]
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> TextModel:
@@ -120,4 +189,4 @@ def load_model(folder: str | Path, device: str = "cpu") -> TextModel:
 
     place = find_device(device)
     model, tokenizer = read_model(Path(folder))
-    return TextModel(model.to(place), tokenizer)
+    return TextModel(model.to(place), tokenizer, read_class_names(Path(folder)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,12 @@ class Predictions:
 
     values: Array
     probabilities: Probabilities | None
+    class_names: tuple[str, ...] = field(default=(), kw_only=True)  # where the task file has them
+
+    @property
+    def names(self) -> list[str] | None:
+        """The classes that were answered, by name; None where they have none."""
+        return [self.class_names[int(value)] for value in self.values] if self.class_names else None
 
     @classmethod
     def of_outputs(cls, task: TaskSpec, outputs: Tensor) -> Predictions:

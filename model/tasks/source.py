@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from model.common.typed import show
@@ -31,6 +32,9 @@ class Source:
     config: str = ""
     header: bool = True
     labels: tuple[str, ...] = ()  # the classes' names, in the order of their numbers
+    # Of the task file: where relative files are if no --data is given. What it says is the same
+    # wherever it lies, so no fingerprint has this. None for sets that come with the package.
+    folder: Path | None = field(default=None, repr=False, compare=False)
 
     def label_name(self, number: float) -> str:
         """A class as a reader knows it: its name, or its number where none is given."""
@@ -155,23 +159,26 @@ def _hint(header: bool, *values: Any) -> str:
 
 
 def _labels(part: YamlSection, kind: str | None, classes: int) -> tuple[str, ...]:
-    """The classes' names; a name in the data stands for its place in this list."""
-    if "labels" not in part.data:
+    """The classes' names, of `classes` or of `labels`; a name stands for its place in the list."""
+    key = "classes" if isinstance(part.data.get("classes"), list) else "labels"
+    if key not in part.data:
         return ()
-    value = part.data["labels"]
-    if kind == "regression":
-        part.fault("'labels' are names of classes, and a regression has none; remove it", "labels")
+    value = part.data[key]
+    if key == "classes" and "labels" in part.data:
+        part.fault("'classes' has the names already; remove 'labels'", "labels")
+    elif kind == "regression":
+        part.fault("'labels' are names of classes, and a regression has none; remove it", key)
     elif not isinstance(value, list):
-        part.fault(f"'labels' must be a list of names, but is {show(value)}", "labels")
+        part.fault(f"'labels' must be a list of names, but is {show(value)}", key)
     elif odd := [name for name in value if not _is_name(name)]:
         rule = "each must be a word, in quotes where YAML reads it as something else"
         # A number in the data is the number of a class, whatever the column's type.
-        part.fault(f"'labels' holds {show(odd[0])}; {rule}, and not a number", "labels")
+        part.fault(f"'{key}' holds {show(odd[0])}; {rule}, and not a number", key)
     elif len({name.strip() for name in value}) < len(value):
-        part.fault("'labels' holds one name twice; every class has its own", "labels")
+        part.fault(f"'{key}' holds one name twice; every class has its own", key)
     elif classes and len(value) != classes:
         count = f"{len(value)} name{'s' if len(value) != 1 else ''}"
-        part.fault(f"'labels' has {count}, and there are {classes} classes", "labels")
+        part.fault(f"'labels' has {count}, and there are {classes} classes", key)
     else:
         return tuple(name.strip() for name in value)
     return ()

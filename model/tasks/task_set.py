@@ -5,11 +5,10 @@ A new task, or a set of one's own, is a file and no code:
     about: one sentence
     tasks:
       mood:
-        classes: 3                  # or  binary: true   or  regression: [0, 5]
+        classes: [bad, fair, good]  # or  classes: 3,  binary: true,  regression: [0, 5]
         format: glue                # cs224n | glue | parquet | hub | arrow | sample
         files: {train: mood-train.tsv, dev: mood-dev.tsv}     # test may be left out
         columns: {text: sentence, label: label}   # text: [a, b] makes it a pair task
-        labels: [bad, fair, good]   # optional: the classes' names, where the file has names
         clean: none                 # none | lower | spaced
         loss: cross_entropy         # optional, as are metric and weight
         metric: accuracy
@@ -93,6 +92,11 @@ class TaskSet:
     def names(self) -> tuple[str, ...]:
         return tuple(task.name for task in self.tasks)
 
+    @property
+    def class_names(self) -> dict[str, tuple[str, ...]]:
+        """Of the tasks whose classes have names, in the order of their numbers."""
+        return {task.name: task.source.labels for task in self.tasks if task.source.labels}
+
     def index(self, name: str) -> int:
         if name not in self.names:
             fault = f"'{name}' is not one of its tasks; {suggest(name, self.names)}"
@@ -122,8 +126,12 @@ def load_task_set(name_or_path: str) -> TaskSet:
     else:
         fault = f"'{name_or_path}' is neither a .yaml file nor a set that comes with the package"
         raise InputError("task set", [f"{fault}; {suggest(name_or_path, shipped())}"])
-    origin = name_or_path if path.parent == FOLDER else str(path.absolute())
-    return replace(parse_task_set(read_yaml(path)), origin=origin)
+    found = parse_task_set(read_yaml(path))
+    if path.parent == FOLDER:
+        return replace(found, origin=name_or_path)
+    place = path.absolute()
+    tasks = [replace(t, source=replace(t.source, folder=place.parent)) for t in found]
+    return replace(found, tasks=tuple(tasks), origin=str(place))
 
 
 def parse_task_set(document: Document) -> TaskSet:
@@ -213,7 +221,10 @@ def _kind(part: YamlSection) -> tuple[Kind | None, int, float, float]:
     given = [kind for kind in ("classes", "binary", "regression") if kind in part.data]
     if len(given) != 1:
         what = f"{' and '.join(given)} are given together; keep" if given else "has no kind; give"
-        part.fault(f"{what} one of classes: N, binary: true, regression: [low, high]", *given[-1:])
+        part.fault(
+            f"{what} one of classes: N or [NAME, ...], binary: true, regression: [low, high]",
+            *given[-1:],
+        )
         return None, 0, 0.0, 0.0
     value = part.data[given[0]]
     if given == ["binary"]:
@@ -221,9 +232,10 @@ def _kind(part: YamlSection) -> tuple[Kind | None, int, float, float]:
             part.fault(f"'binary' must be true, but is {show(value)}", "binary")
         return "binary", 2, 0.0, 1.0
     if given == ["classes"]:
-        if type(value) is int and 2 <= value <= MOST_CLASSES:
-            return "classes", value, 0.0, float(value - 1)
-        rule = f"a whole number from 2 to {MOST_CLASSES:,}"
+        count = len(value) if isinstance(value, list) else value  # names: read as `labels` are
+        if type(count) is int and 2 <= count <= MOST_CLASSES:
+            return "classes", count, 0.0, float(count - 1)
+        rule = f"a whole number from 2 to {MOST_CLASSES:,}, or a list of so many names"
         part.fault(f"'classes' must be {rule}, but is {show(value)}", "classes")
         return "classes", 0, 0.0, 0.0
     ends = [as_number(end) for end in value] if isinstance(value, list) else []

@@ -27,7 +27,7 @@ TOY = """\
 about: three tasks that even the tiny encoder learns in a few steps
 tasks:
   mood:
-    classes: 3
+    classes: [bad, fair, good]
     format: glue
     files: {train: mood-train.tsv, dev: mood-dev.tsv, test: mood-test.tsv}
     columns: {id: id, text: a, label: label}

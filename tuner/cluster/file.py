@@ -21,6 +21,7 @@ from model.common.files import Document, read_yaml
 from tuner.cluster.kuberay import is_kuberay, kuberay_faults
 from tuner.cluster.node_settings import typos
 from tuner.cluster.pins import image_faults, other_versions
+from tuner.cluster.placeholders import placeholder_faults
 from tuner.storage.storage import is_url
 
 PROVIDERS = ("aws", "gcp", "azure", "local", "vsphere", "external", "readonly", "fake_multinode")
@@ -36,13 +37,15 @@ TOKEN = "RAY_AUTH_MODE=token"
 def check_file(path: Path, storage: str | None = None, *, shared: bool = False) -> list[str]:
     """Every fault of the file, in sentences; none if it may be brought up."""
     if is_kuberay(path):
-        return kuberay_faults(path, lambda command: storage_faults(command, shared=shared))
+        faults = list(placeholder_faults(path.read_text(encoding="utf-8")))
+        return faults + kuberay_faults(path, lambda each: storage_faults(each, shared=shared))
     try:
         file = read_yaml(path)
     except InputError as error:
         return error.faults
     faults = list(schema_faults(file))
     misread = bool(faults)
+    faults += placeholder_faults(path.read_text(encoding="utf-8"))
     for rule in RULES:
         try:
             faults += rule(file)

@@ -6,15 +6,22 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.common.errors import InputError
 
+if TYPE_CHECKING:
+    from model.evaluation.predictions import Predictions
+    from model.modules.multitask import TaskSpec
+    from tuner.predict.predictor import Predictor
+
 SPLITS = ("dev", "test")
 EXAMPLES = {
-    "a run's soup": "runs/default --out predictions",
+    "what a run recommends": "runs/default --out predictions",
+    "another of its models": "runs/default --model 'greedy soup' --out predictions",
     "an ensemble": "runs/big/soups/mean --data ~/cs224n --out predictions",
     "a quick look": 'runs/default --text "never dull, often moving"',
     "at a pair": 'runs/default --text "how old is it" "what is its age"',
@@ -25,8 +32,10 @@ def make_parser() -> Parser:
     about = "Answer the tasks' dev and test rows, or a sentence."
     parser = command_parser("predict", about, EXAMPLES)
     who = parser.add_argument_group("who answers")
-    text = "A run (its soup, or its best model), a trial, a checkpoint, soup/ or soups/NAME."
-    who.add_argument("model", type=Path, metavar="MODEL", help=text)
+    text = "A run (what it recommends answers), a trial, a checkpoint, soup/ or soups/NAME."
+    who.add_argument("place", type=Path, metavar="RUN", help=text)
+    text = "Another of the run's models: a soup's method, a trial as t0003, best or default."
+    who.add_argument("--model", metavar="NAME", help=text)
     what = parser.add_argument_group("what to answer")
     add_data(what)
     what.add_argument("--tasks", metavar="SET", help="Task set (default: the model's own).")
@@ -72,7 +81,7 @@ def look(arguments: argparse.Namespace) -> int:
     """Answer one sentence or pair, on the terminal."""
     from tuner.predict.predictor import load_predictor
 
-    predictor = load_predictor(arguments.model)
+    predictor = load_predictor(arguments.place, arguments.model)
     pair = len(arguments.text) == 2
     names = [name for name, spec in predictor.tasks.items() if spec.pair == pair]
     if arguments.task is not None:
@@ -81,20 +90,20 @@ def look(arguments: argparse.Namespace) -> int:
         kind = "pairs" if pair else "single sentences"
         raise InputError("--text", [f"this model has no task for {kind}"])
     texts = [tuple(arguments.text)] if pair else arguments.text
+    tell_who(predictor, arguments)
     for name, predictions in predictor.answer_texts({name: texts for name in names}).items():
-        spec, value = predictor.tasks[name], float(predictions.values[0])
-        line = (
-            f"{name}: {value:.3f}" if predictions.probabilities is None else f"{name}: {int(value)}"
-        )
-        if predictions.probabilities is not None:
-            probabilities = "  ".join(
-                f"{number} {each:.3f}" for number, each in enumerate(predictions.probabilities[0])
-            )
-            line += f"   ({probabilities})"
-        else:
-            line += f"   (of {spec.low:g} to {spec.high:g})"
-        print(line)
+        print(f"{name}: {shown(predictor.tasks[name], predictions)}")
     return 0
+
+
+def shown(spec: TaskSpec, predictions: Predictions) -> str:
+    """The first answer: the class by its name, or by its number where it has none."""
+    value = predictions.values[0]
+    if predictions.probabilities is None:
+        return f"{value:.3f}   (of {spec.low:g} to {spec.high:g})"
+    names = predictions.class_names or [str(number) for number in range(spec.classes)]
+    pairs = zip(names, predictions.probabilities[0], strict=True)
+    return f"{names[int(value)]}   ({'  '.join(f'{name} {each:.3f}' for name, each in pairs)})"
 
 
 def write(arguments: argparse.Namespace) -> int:
@@ -102,18 +111,25 @@ def write(arguments: argparse.Namespace) -> int:
     from tuner.predict.predictor import load_predictor
     from tuner.predict.splits import answer_splits, write_split
 
-    predictor = load_predictor(arguments.model)
+    predictor = load_predictor(arguments.place, arguments.model)
     tasks = load_task_set(arguments.tasks or predictor.task_set)
     data = arguments.data or predictor.data
     names = [predictor.known(arguments.task)] if arguments.task else [t.name for t in tasks]
     splits = [split.strip() for split in arguments.split.split(",")]
     found = answer_splits(predictor, tasks, names, splits, data, warn)
+    tell_who(predictor, arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for split, answers in found.items():
         for path in write_split(tasks, split, answers, arguments.out):
             if not arguments.quiet:
                 print(path)
     return 0
+
+
+def tell_who(predictor: Predictor, arguments: argparse.Namespace) -> None:
+    """Beside the answers, not among them: these may go on into another program."""
+    if not arguments.quiet:
+        print(f"answered by {predictor.who}", file=sys.stderr)
 
 
 def warn(line: str) -> None:

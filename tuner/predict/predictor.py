@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,15 @@ from model.common.files import read_yaml
 from model.data.batches import Assembler
 from model.data.tokens import Tokens
 from model.evaluation.evaluate import outputs_of, rows_from_texts
-from model.evaluation.model_folder import SPEC, read_model, read_spec
+from model.evaluation.model_folder import ClassNames, read_class_names, read_model, read_spec
 from model.evaluation.predictions import Predictions
 from model.modules.device import find_device
 from model.modules.multitask import TaskSpec
-from tuner.runs.folder import LEDGER, MODEL, RUN, SPACE, read_run
-from tuner.runs.ledger import read_state
-from tuner.runs.open import best_model
+from tuner.predict.choose import choose
+from tuner.runs.folder import RUN, SPACE, read_run
 from tuner.scoring.ensemble import blend
 from tuner.soup.ensemble_file import ENSEMBLE, EnsembleMember, read_ensemble
-from tuner.soup.record import SOUP, SOUP_JSON
+from tuner.soup.record import SOUP_JSON
 
 Key = tuple[str, str]  # a task, and whatever tells its rows apart
 Texts = Sequence[str] | Sequence[tuple[str, str]]
@@ -36,6 +35,8 @@ class Predictor:
     place: Path
     parts: Mapping[str, EnsembleMember]  # by task
     tasks: Mapping[str, TaskSpec]
+    class_names: ClassNames
+    who: str  # answers, and why: "the greedy ensemble (5 models), which the search recommends"
 
     def known(self, task: str) -> str:
         if task not in self.tasks:
@@ -65,7 +66,8 @@ class Predictor:
 
     def _blended(self, task: str, of: Mapping[Path, Predictions]) -> Predictions:
         part = self.parts[task]
-        return blend(part.rule, [of[model] for model in part.models], part.weights)
+        found = blend(part.rule, [of[model] for model in part.models], part.weights)
+        return replace(found, class_names=self.class_names.get(task, ()))
 
     @property
     def task_set(self) -> str:
@@ -102,9 +104,14 @@ class Predictor:
         return found
 
 
-def load_predictor(path: Path) -> Predictor:
-    """A folder of a model, ensemble, checkpoint or trial; of a run its soup, else its best."""
-    place = find(Path(path).absolute())
+def load_predictor(path: Path | str, model: str | None = None) -> Predictor:
+    """Of a run what it recommends (`who` says what that is), or the best trial without a soup.
+
+    `model` is another of the run's by its name: a method's (`greedy soup`), a trial's (`t0003`),
+    `best` or `default`. Any folder of a model, ensemble, checkpoint or trial stands for itself.
+    """
+    chosen = choose(Path(path).absolute(), model)
+    place, who = chosen.place, chosen.who
     if (place / ENSEMBLE).is_file():
         ensemble = read_ensemble(place)
         specs: dict[str, TaskSpec] = {}
@@ -113,29 +120,12 @@ def load_predictor(path: Path) -> Predictor:
             if task not in known:
                 raise InputError(str(place / ENSEMBLE), [f"{part.models[0]} has no task '{task}'"])
             specs[task] = known[task]
-        return Predictor(place, ensemble.parts, specs)
-    spec = read_spec(place)
+        names = {task: read_class_names(part.models[0]) for task, part in ensemble.parts.items()}
+        named = {task: of[task] for task, of in names.items() if task in of}
+        return Predictor(place, ensemble.parts, specs, named, who)
+    tasks = {task.name: task for task in read_spec(place).tasks}
     alone = EnsembleMember("mean", (place,), (1.0,))
-    return Predictor(place, {t.name: alone for t in spec.tasks}, {t.name: t for t in spec.tasks})
-
-
-def find(path: Path) -> Path:
-    """Where the model or the ensemble is that a path stands for."""
-    for place in (path, path / SOUP, path / MODEL):
-        if (place / ENSEMBLE).is_file() or (place / SPEC).is_file():
-            return place
-    if (path / LEDGER).is_file():
-        state = read_state(path / LEDGER, quiet)
-        if (best := best_model(path, state)) is not None:
-            return best[1]
-    if not path.is_dir():
-        raise InputError(str(path), ["no such folder"])
-    fault = "has no model in it; give a run, a trial, a checkpoint, its soup, or one of soups/"
-    raise InputError(str(path), [fault])
-
-
-def quiet(line: str) -> None:
-    """Whoever searches or makes a soup hears of what is wrong with the ledger."""
+    return Predictor(place, dict.fromkeys(tasks, alone), tasks, read_class_names(place), who)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -84,6 +84,8 @@ def check_fit(predictor: Predictor, chosen: Sequence[Task]) -> None:
             ("pair", task.pair, spec.pair),
             ("clean", task.source.clean, spec.clean),
         ]
+        if task.source.labels and (names := predictor.class_names.get(task.name)):
+            pairs.append(("classes", ", ".join(task.source.labels), ", ".join(names)))
         for what, here, there in pairs:
             if here != there:
                 faults.append(f"{task.name}: {what} is {here} here and {there} in the model")
@@ -95,9 +97,7 @@ def write_split(
     tasks: TaskSet, split: str, answers: Mapping[str, Answered], out: Path
 ) -> list[Path]:
     """The files written: one Parquet of all tasks, and each task's own if it asks for one."""
-    parts = [
-        predictions_table(name, of.ids, of.labels, of.predictions) for name, of in answers.items()
-    ]
+    parts = [_table(name, of) for name, of in answers.items()]
     written = [out / f"{split}.parquet"]
     write_predictions(written[0], join_tables(parts))
     for name, of in answers.items():
@@ -106,3 +106,14 @@ def write_split(
             write_atomic(path, wish.text(of.ids, of.predictions.values, tasks[name].kind))
             written.append(path)
     return written
+
+
+def _table(task: str, of: Answered) -> pa.Table:
+    """As a run keeps them, with the classes' names beside their numbers."""
+    table = predictions_table(task, of.ids, of.labels, of.predictions)
+    names = of.predictions.class_names
+    for column in ("label", "prediction"):
+        values = table[column].to_pylist()
+        named = [None if value is None or not names else names[int(value)] for value in values]
+        table = table.append_column(f"{column}_name", pa.array(named, pa.string()))
+    return table

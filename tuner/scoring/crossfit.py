@@ -9,7 +9,7 @@ and knows only of this choice: that the sampler and early stopping looked at dev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +46,7 @@ class CrossFit:
     high: float
     chosen: tuple[int, ...]  # by each half
     lead: Difference | None = None  # over `against`, on the rows that did not choose
+    held: HeldOut | None = field(default=None, compare=False, repr=False)  # halving by halving
 
 
 def best_by(goal: str) -> Choose:
@@ -85,7 +86,8 @@ def cross_fit(
     if against is not None:
         rival = candidates.take([against] * len(chosen))
         lead = held - score_held_out(rival, halves, tasks, seed, goal, resamples)
-    return CrossFit(plain, held.value, plain - held.value, *held.around()[1:], tuple(chosen), lead)
+    gap, (_, low, high) = plain - held.value, held.around()
+    return CrossFit(plain, held.value, gap, low, high, tuple(chosen), lead, held)
 
 
 @dataclass(frozen=True)
@@ -104,16 +106,16 @@ class HeldOut:
         both = min(len(self.halvings), len(other.halvings))
         return _around(self.value - other.value, self.off[:both] - other.off[:both])
 
-    def beside(self, other: HeldOut) -> HeldOut:
+    def beside(self, other: HeldOut, shown: HeldOut | None = None) -> HeldOut:
         """With a value that can be set beside `other`'s, which may have more halvings.
 
         How hard its halves happen to be moves the score of a halving, for all candidates alike. So
         one halving's score says little beside the mean of twenty; their difference on the halvings
-        that both have does.
+        that both have does. `shown` is what stands for `other`, if not its own value.
         """
         both = min(len(self.halvings), len(other.halvings))
         apart = float((self.halvings[:both] - other.halvings[:both]).mean())
-        return replace(self, value=other.value + apart)
+        return replace(self, value=(shown or other).value + apart)
 
 
 def score_held_out(

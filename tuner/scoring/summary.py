@@ -123,7 +123,7 @@ def summarise(
 ) -> Summary:
     """`seconds` is the wall time, where the caller knows it better than the ledger's clock."""
     ranked = state.ranked()
-    default = _default(state)
+    default = default_of(state)
     lost = [trial for trial in state.trials.values() if trial.kind == INFRASTRUCTURE]
     counts = state.counts()
     in_search = sum(not trial.is_repeat for trial in lost)
@@ -154,6 +154,18 @@ def summarise(
         notes=notes,
         next_steps=list(next_steps),
     )
+
+
+def choice_of(state: RunState, folder: Path, tasks: TaskSet) -> CrossFit | None:
+    """The choice of the best trial, cross-fitted: one number for it, here and in the soup."""
+    return _fitted(state, folder, tasks)[0]
+
+
+def default_of(state: RunState) -> TrialState | None:
+    """The longest run of the default configuration that was scored."""
+    ranked = next(filter(state.is_default, state.ranked()), None)
+    first = next((trial for trial in state.search_trials if trial.origin == DEFAULT), None)
+    return ranked or (first if first is not None and first.evaluations else None)
 
 
 def _chosen(trial: TrialState, state: RunState) -> Evaluation:
@@ -210,7 +222,7 @@ def _evaluation_share(state: RunState) -> float | None:
 
 def _lead(state: RunState, folder: Path, tasks: TaskSet) -> tuple[Difference | None, int | None]:
     """The best configuration against the default, both trained for the same, as long as can be."""
-    best, default = state.best_trial(), _default(state)
+    best, default = state.best_trial(), default_of(state)
     if best is None or default is None or state.is_default(best):
         return None, None
     pairs: list[tuple[tuple[TrialState, Evaluation], tuple[TrialState, Evaluation]]] = []
@@ -230,13 +242,6 @@ def _lead(state: RunState, folder: Path, tasks: TaskSet) -> tuple[Difference | N
         except (InputError, IndexError):
             continue
     return None, None
-
-
-def _default(state: RunState) -> TrialState | None:
-    """The longest run of the default configuration that was scored."""
-    ranked = next(filter(state.is_default, state.ranked()), None)
-    first = next((trial for trial in state.search_trials if trial.origin == DEFAULT), None)
-    return ranked or (first if first is not None and first.evaluations else None)
 
 
 def _fitted(state: RunState, folder: Path, tasks: TaskSet) -> tuple[CrossFit | None, list[str]]:

@@ -95,11 +95,11 @@ def _holds(summary: Summary) -> list[str]:
     if (fitted := summary.cross_fit) is not None:
         score = f"{short(fitted.cross_fitted)} [{short(fitted.low)}, {short(fitted.high)}]"
         lines.append(
-            f"chosen on one half of dev, scored on the other: {score} "
-            f"(plain {short(fitted.plain)}, optimism gap {plus(fitted.gap)})"
+            f"cross-fitted (chosen on one half of dev, scored on the other): {score} "
+            f"(plain {short(fitted.plain)}, gap {plus(fitted.gap)})"
         )
         if fitted.lead is not None:
-            lines.append(f"against the default in the same way: {signed(fitted.lead)}")
+            lines.append(f"against the default, cross-fitted: {signed(fitted.lead)}")
     return lines + [cut(note) for note in summary.notes]
 
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from model.cli.exit_code import exit_code
-from model.cli.flags import given_for
+from model.cli.flags import given_for, sound
 from model.cli.parser import Parser, command_parser
+from model.common.errors import Gathered
+from model.common.hub import require_encoder
 from tuner.runs.request import ExecutionOptions, SearchRequest
 
 if TYPE_CHECKING:
@@ -30,7 +32,20 @@ def make_parser() -> Parser:
     parser.add_table(ExecutionOptions)
     text = "Check everything, and try the most expensive step."
     parser.group("the run").add_argument("--dry-run", action="store_true", help=text)
+    parser.check = setting_faults
     return parser
+
+
+def setting_faults(arguments: argparse.Namespace) -> list[str]:
+    """What the space and --set have wrong, beside flags that cannot be read."""
+    from tuner.search.plan import open_space
+
+    gathered = Gathered("search")
+    given = given_for(SearchRequest, vars(arguments))
+    with gathered:
+        if not getattr(arguments, "resume", False):  # a run that goes on has a space of its own
+            open_space(sound(SearchRequest(**given)))
+    return gathered.faults
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     from tuner.search.driver import search
 
     request, options = read_arguments(arguments)
+    if isinstance(request.encoder, str):
+        require_encoder(request.encoder)
     if arguments.dry_run:
         from tuner.search.dry_run import dry_run
 

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 
 from model.cli.flags import flags_of, given_for
 from model.common.errors import InputError, suggest
+from model.common.hub import require_encoder
 from tuner.runs.request import ExecutionOptions, PromotionName, SamplerName, SearchRequest
 from tuner.search.checks import complete
 from tuner.search.driver import search
@@ -34,7 +35,10 @@ def only_what_is_given(signature: Callable[P, SearchResult]) -> Callable[P, Sear
         if faults:
             raise InputError("run_search", faults)
         options = ExecutionOptions(**given_for(ExecutionOptions, given))
-        return search(*complete(given_for(SearchRequest, given), options))
+        request, options = complete(given_for(SearchRequest, given), options)
+        if isinstance(request.encoder, str):
+            require_encoder(request.encoder)
+        return search(request, options)
 
     return start
 

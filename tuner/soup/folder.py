@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from model.common.files import atomic_folder
-from model.evaluation.model_folder import save_model
+from model.evaluation.model_folder import name_classes, save_model
 from model.evaluation.predictions import write_predictions
 from model.training.run import link_or_copy
 from tuner.soup.combinations import MEAN, WEIGHTS, Combination, TaskCombinations
@@ -55,8 +55,11 @@ def write_model(
     if len(alone) == 1 and (only := alone.pop()) is not None:
         for file in evaluator.ingredients[only].model.iterdir():
             link_or_copy(file, folder / file.name)
+        if names := evaluator.tasks.class_names:
+            name_classes(folder, names)
     else:
-        save_model(folder, *evaluator.soup_model.average(combinations))
+        model, tokenizer = evaluator.soup_model.average(combinations)
+        save_model(folder, model, tokenizer, evaluator.tasks.class_names)
 
 
 def _part(

@@ -11,7 +11,9 @@ from model.evaluation.predictions import Predictions
 from model.modules.encoder_defaults import caution
 from model.training.inputs import Warn
 from tuner.runs.open import FinishedRun, open_run
+from tuner.scoring.crossfit import HeldOut
 from tuner.scoring.dev_rows import DevRows
+from tuner.scoring.summary import choice_of
 from tuner.soup.combinations import DevScorer
 from tuner.soup.evaluator import DevData, RunEvaluator
 from tuner.soup.folder import (
@@ -92,7 +94,8 @@ def make_soup(
     )
     # The best single is what all are compared with, and the greedy soup is what comes out.
     names = [name for name in METHODS if methods is None or name in {BEST, GREEDY, *methods}]
-    results = score_methods(evaluator, names, run.goal, halvings=halvings)
+    best = choice_of_search(run, candidates.ingredients[0])
+    results = score_methods(evaluator, names, run.goal, halvings=halvings, best=best)
     taken, sentence = recommend(results)
     cheap = {result.name for result in results if is_cheap(result)}
     written = set(names) if folders else {GREEDY, taken.name, *cheap}
@@ -103,8 +106,20 @@ def make_soup(
     trials = [name.split("/")[0] for name in soup.chosen]
     settings = {trial: run.state.trials[trial].params for trial in trials}
     by_name = {result.name: result for result in results}
-    write_soup(evaluator, by_name, soup, model_card(soup, settings), run.folder)
+    write_soup(
+        evaluator, by_name, soup, model_card(soup, settings, run.tasks.class_names), run.folder
+    )
     return soup
+
+
+def choice_of_search(run: FinishedRun, first: Ingredient) -> HeldOut | None:
+    """The search's choice of its best, cross-fitted, if that is still there to be compared with."""
+    best = run.state.best_trial()
+    entry = best.chosen(run.state.objectives) if best else None
+    if best is None or entry is None or first.name != f"{best.id}/{entry.get('checkpoint')}":
+        return None
+    fitted = choice_of(run.state, run.folder, run.tasks)
+    return fitted.held if fitted else None
 
 
 def nothing_in(candidates: Candidates) -> list[str]:

@@ -79,6 +79,10 @@ class MethodRecord:
     folder: str | None  # in the run's folder, as the next
     predictions: str | None
 
+    @property
+    def told(self) -> str:
+        return f"the {self.name} ({self.models} model{'s' if self.models != 1 else ''})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SoupRecord:

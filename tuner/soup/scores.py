@@ -93,12 +93,20 @@ class Halves:
 
 
 def score_methods(
-    evaluator: DevEvaluator, names: Sequence[str], goal: str, *, halvings: int, seed: int = 0
+    evaluator: DevEvaluator,
+    names: Sequence[str],
+    goal: str,
+    *,
+    halvings: int,
+    seed: int = 0,
+    best: HeldOut | None = None,
 ) -> list[Result]:
     """Sorted by the cross-fitted score, best first.
 
     What chooses averages is halved `halvings` times only. All cross-fitted scores are set beside
-    the best single's, so that they compare whatever the number of halvings.
+    the best single's, so that they compare whatever the number of halvings. `best` is the best
+    single's where the search has it: chosen among all evaluations, of which the ingredients are a
+    few that dev has chosen already. Two methods that came to the same model have the same score.
     """
     whole = DevScorer(evaluator, goal)
     halves = Halves(evaluator, goal, max(HALVINGS, halvings), seed)
@@ -110,14 +118,20 @@ def score_methods(
         evaluator.wanted = set()
         choices[name] = METHODS[name].choose(whole)
         evaluator.answer(choices[name])
-        few = METHODS[name].kind == WEIGHTS and not METHODS[name].fixed
-        held[name] = halves.cross_fit(name, halvings if few else len(halves.scorers) // 2)
+        same = next(other for other in names if choices.get(other) == choices[name])
+        if same != name:
+            held[name] = held[same]
+        else:
+            few = METHODS[name].kind == WEIGHTS and not METHODS[name].fixed
+            held[name] = halves.cross_fit(name, halvings if few else len(halves.scorers) // 2)
         spent[name] = evaluator.cost(evaluator.wanted)
         everything |= evaluator.wanted
     evaluator.wanted = everything
     dev = predictions_of(evaluator, list(choices.values()), "")
     scores = {name: scores_of(dev[n], evaluator.tasks) for n, name in enumerate(names)}
     differences = compare(dev, list(names), evaluator.tasks, goal, seed)
+    single = held[BEST]
+    beside = {name: each.beside(single, best or single) for name, each in held.items()}
     found = [
         Result(
             name=name,
@@ -126,7 +140,7 @@ def score_methods(
             overall=scores[name].overall,
             tasks=scores[name].tasks,
             difference=differences[name],
-            held_out=held[name].beside(held[BEST]),
+            held_out=beside[name] if choices[name] != choices[BEST] else best or single,
             halvings=len(held[name].halvings),
             evaluations=spent[name],
         )
@@ -173,16 +187,30 @@ def recommend(results: Sequence[Result]) -> tuple[Result, str]:
     first = max(results, key=lambda r: r.held_out.value)
     level = [r for r in results if r is first or (first.held_out - r.held_out).low <= 0]
     taken = min(level, key=lambda r: (r.models, results.index(r)))
-    _, low, high = taken.held_out.around()
-    score = f"{short(taken.held_out.value)} [{short(low)}, {short(high)}]"
-    said = f"take the {taken.name} ({_models(taken.models)}), cross-fitted {score}"
-    if taken is not first:
-        lead = signed(first.held_out - taken.held_out)
-        return taken, f"{said}: {first.name} ({_models(first.models)}) differs by {lead}"
-    if taken.name == BEST:
-        return taken, f"{said}: nothing did better on rows that did not choose it"
     best = next(r for r in results if r.name == BEST)
-    return taken, f"{said}: against the best single {signed(taken.held_out - best.held_out)}"
+    return taken, _sentence(taken, first, best)
+
+
+def _sentence(taken: Result, first: Result, best: Result) -> str:
+    """What to take, why, and how sure that is."""
+    value, low, high = map(short, taken.held_out.around())
+    said = f"take the {taken.name} ({_models(taken.models)}): its cross-fitted score, "
+    said += f"{value} [{low}, {high}], "
+    if taken is first:
+        said += "is the highest"
+    else:
+        apart = signed(first.held_out - taken.held_out, tie="")
+        said += f"cannot be told from the highest, that of {first.name} "
+        said += f"({apart}, for {_models(first.models)})"
+    if taken.combinations == best.combinations:
+        return said
+    lead = taken.held_out - best.held_out
+    sure = "above" if lead.low > 0 else "not surely above"
+    said += f", and is {sure} the best single's ({signed(lead, tie='')})"
+    if taken.score.value < best.score.value:
+        said += f"; that the best single has more on all of dev, {short(best.score.value)}, "
+        said += "says less, as it was chosen there"
+    return said
 
 
 def _models(count: int) -> str:

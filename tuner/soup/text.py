@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from model import __version__
+from model.cli.invocation import command
 from model.cli.text import clock, short, shown_path
 from model.evaluation.scores import Score
 from tuner.scoring.crossfit import Difference
-from tuner.scoring.tables import cut, plus, table
+from tuner.scoring.tables import WIDTH, cut, plus, table
 from tuner.soup.methods import GREEDY
-from tuner.soup.record import MethodRecord, SoupRecord
+from tuner.soup.record import MethodRecord, SoupRecord, slug
 
 LETTERS = 4  # of a task's name, where there is no room: as wide as most scores
 
 
 def soup_text(soup: SoupRecord, run: Path) -> str:
-    sentence = [soup.recommendation, *(f"caution: {each}" for each in soup.cautions)]
+    sentence = [*wrap(soup.recommendation, WIDTH), *(f"caution: {each}" for each in soup.cautions)]
     parts = [_head(soup), _methods(soup), sentence, _places(soup, run)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -48,7 +50,7 @@ def _methods(soup: SoupRecord) -> list[str]:
     shorter = [name[:LETTERS] for name in others]
     if len(lines) > len(rows) + 1 and len(set(shorter)) == len(shorter):  # it does not fit
         lines = table([*header, *shorter], rows, left, indent="")
-    return ["methods, by the score on rows that did not choose (cross-fit)", *lines]
+    return ["methods, by their cross-fitted score (cross-fit)", *lines]
 
 
 def _method(method: MethodRecord, recommended: str, others: list[str]) -> list[str]:
@@ -70,16 +72,25 @@ def _places(soup: SoupRecord, run: Path) -> list[str]:
     named = [m for m in soup.methods if m.name in (GREEDY, soup.recommended)]
     found = {m.name: run / m.folder for m in named if m.folder}
     width = max(map(len, found), default=0)
-    return [f"{name:<{width}}  {shown_path(path)}" for name, path in found.items()]
+    lines = [f"{name:<{width}}  {shown_path(path)}" for name, path in found.items()]
+    answers = f"answers with the {soup.recommended}; --model takes another by name"
+    return [*lines, f"{command('predict', shown_path(run))} {answers}"]
 
 
 # --- the model card, as model hubs know it ------------------------------------------------------
 
 
-def model_card(soup: SoupRecord, settings: Mapping[str, Mapping[str, Any]]) -> str:
+def model_card(
+    soup: SoupRecord,
+    settings: Mapping[str, Mapping[str, Any]],
+    class_names: Mapping[str, Sequence[str]],
+) -> str:
     """`settings` are what was searched, of every trial in the greedy soup."""
     mine, chosen = soup.method(GREEDY), soup.chosen
     assert mine is not None and mine.cross_fitted is not None  # it is always made
+    taken = soup.method(soup.recommended) or mine
+    other = "" if taken is mine else f"; with `--model {slug(GREEDY)}`, by this model"
+    kept = f", which is in `{taken.folder}`" if taken.folder else ""
     lines = [
         "---",
         "library_name: transformers",
@@ -92,6 +103,7 @@ def model_card(soup: SoupRecord, settings: Mapping[str, Mapping[str, Any]]) -> s
         f"the weights of {len(chosen)} checkpoint{'s' if len(chosen) != 1 else ''} of one "
         f"search, averaged (greedy soup). Made with Stockpot {__version__}.",
         "",
+        *([f"The search recommends {taken.told}{kept}, not this model.", ""] if other else []),
         "## Scores",
         "",
         "On the dev set that it was chosen on, with 95 % bootstrap intervals; the cross-fitted "
@@ -106,6 +118,11 @@ def model_card(soup: SoupRecord, settings: Mapping[str, Mapping[str, Any]]) -> s
     lines.append(f"| cross-fitted | | {_interval(mine.cross_fitted)} |")
     if mine.difference:
         lines.append(f"| against the best single | | {_interval(mine.difference, '+')} |")
+    if class_names:
+        lines.append("")
+    for task, names in class_names.items():
+        numbered = ", ".join(f"{number} {name}" for number, name in enumerate(names))
+        lines.append(f"- The classes of {task}: {numbered}.")
     lines += ["", soup.recommendation[:1].upper() + soup.recommendation[1:] + ".", ""]
     lines += [f"**Caution:** {each}.\n" for each in soup.cautions]
     lines += [
@@ -135,7 +152,8 @@ def model_card(soup: SoupRecord, settings: Mapping[str, Mapping[str, Any]]) -> s
         "```",
         "",
         "`AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained` load the encoder; the "
-        "heads are in `heads.safetensors`. `python -m tuner.predict` writes predictions for files.",
+        "heads are in `heads.safetensors`. `stockpot predict RUN` writes predictions for files, "
+        f"answered by the {soup.recommended}{other}.",
     ]
     return "\n".join(lines) + "\n"
 

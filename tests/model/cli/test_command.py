@@ -68,6 +68,28 @@ def test_the_default_folder_is_the_next_free_one(
     ]
 
 
+def test_every_fault_of_the_command_line_is_told_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = ["--set", "foo", "--set", "foo", "--set", "smart.wieght=1", "--set", "smart.weight=x"]
+    wrong += ["--config", "nowhere.yaml"]
+    flags = [
+        "'--bogus' is not a flag; --help shows all",
+        "--seed must be a whole number, but is 'x'",
+        "--encoder: expected one argument; --help shows all",
+    ]
+    settings = [
+        "nowhere.yaml: no such file; check the path",
+        "--set: 'foo' is not KEY=VALUE; write smart.weight=5",
+        "--set: 'smart.wieght' is not a setting; did you mean 'smart.weight'?",
+        "--set: 'smart.weight' must be a number >= 0, but is 'x'",
+    ]
+    for more, faults in ((["--bogus", "--seed", "x", "--encoder"], flags), ([], [])):
+        assert main([*wrong, *more]) == 2
+        told = capsys.readouterr().err.splitlines()
+        assert told[1:] == [f"  {fault}" for fault in (*faults, *settings)]
+
+
 def test_layers_win_in_the_order_of_the_help(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("smart: {weight: 2, steps: 2}\noptim.warmup: 0.3\n")

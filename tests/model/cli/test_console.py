@@ -58,3 +58,10 @@ def test_the_time_left_starts_anew_with_each_stage(terminal: Terminal, clock: li
             console.step(Progress(stage, step=step), steps)
             clock[0] += seconds
     assert terminal.line().endswith("0:10 left")
+
+
+def test_a_warning_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    for line in ("skipped a row", "skipped another", "skipped a row"):
+        console.warn(line)
+    assert capsys.readouterr().err == "skipped a row\nskipped another\n"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,7 +8,7 @@ import pytest
 
 from model.cli.flags import Flag, faults_of, flags_of, given_for, settle, sound
 from model.cli.parser import Parser, add_quiet, command_parser
-from model.common.errors import InputError
+from model.common.errors import InputError, PartlyRead
 from model.common.typed import Above, AtLeast
 
 
@@ -71,11 +71,40 @@ def test_every_fault_of_the_flags_is_told_at_once() -> None:
     ]
 
 
+def test_what_argparse_would_stop_at_is_told_with_the_rest() -> None:
+    parser = make_parser()
+    parser.add_argument("what", metavar="WHAT")
+    parser.add_argument("-n", "--times", type=int)
+    parser.check = lambda found: [f"seen: {sorted(vars(found))}", "seen twice", "seen twice"]
+    with pytest.raises(InputError) as refused:
+        parser.parse_args(["--heat", "--times", "two", "--slat", "--salt", "0", "--more"])
+    assert refused.value.faults == [
+        "'--slat' is not a flag; did you mean --salt?",
+        "--heat: expected one argument; --help shows all",
+        "-n/--times must be a whole number, but is 'two'",
+        "--more: expected one argument; --help shows all",
+        "the following arguments are required: WHAT; --help shows all",
+        "--salt must be a whole number >= 1, but is '0'",
+        "seen: ['quiet', 'salt', 'times', 'what']",
+        "seen twice",
+    ]
+
+
+def test_what_of_a_flag_can_be_read_stands_in_for_it() -> None:
+    def read(given: Any) -> Any:
+        raise PartlyRead("--more", ["half of it is wrong"], {"rest": 1})
+
+    flag = flags_of(Soup)["more"]
+    half = replace(flag, flag=replace(flag.flag, read=read))
+    assert half.faults(["x"]) == ["--more: half of it is wrong"]
+    assert half.mended(["x"]) == {"rest": 1} and flag.mended([1]) == {}
+
+
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
         (["more"], "'more' is one too many; --help shows what there is"),
-        (["--salt"], "argument --salt: expected one argument; --help shows all"),
+        (["--salt"], "--salt: expected one argument; --help shows all"),
     ],
 )
 def test_what_cannot_be_parsed_is_told_without_the_usage(words: list[str], fault: str) -> None:
@@ -109,3 +138,7 @@ def test_a_subcommand_s_flags_are_known_too() -> None:
     parser.add_subparsers(dest="command").add_parser("look").add_argument("--deep")
     with pytest.raises(InputError, match="did you mean --deep"):
         parser.parse_args(["look", "--deeep"])
+    with pytest.raises(InputError, match="'lok' is not a command; did you mean 'look'"):
+        parser.parse_args(["lok"])
+    with pytest.raises(InputError, match="--deep: expected one argument"):
+        parser.parse_args(["look", "--deep"])

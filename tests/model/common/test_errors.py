@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pickle
 
-from model.common.errors import InputError, suggest
+import pytest
+
+from model.common.errors import Gathered, InputError, PartlyRead, suggest
 
 
 def test_every_fault_stands_on_a_line_of_its_own() -> None:
@@ -14,10 +16,29 @@ def test_one_fault_is_one_problem() -> None:
     assert str(InputError("x", ["y"])) == "x: 1 problem\n  y"
 
 
+def test_a_repeated_fault_is_told_once() -> None:
+    assert InputError("x", ["one", "two", "one"]).faults == ["one", "two"]
+
+
+def test_what_several_checks_find_is_told_as_one() -> None:
+    gathered = Gathered("settings")
+    gathered.tell()
+    for where in ("a.yaml", "settings"):
+        with gathered:
+            raise InputError(where, ["no"])
+    with pytest.raises(InputError) as told:
+        gathered.tell()
+    assert (told.value.where, told.value.faults) == ("settings", ["a.yaml: no", "no"])
+    with pytest.raises(KeyError), gathered:
+        raise KeyError  # which nobody can mend by writing something else
+
+
 def test_an_error_survives_pickling() -> None:  # as it must to come back from another process
     again = pickle.loads(pickle.dumps(InputError("a.yaml", ["one", "two"])))
     assert isinstance(again, InputError)
     assert (again.where, again.faults) == ("a.yaml", ["one", "two"])
+    partly = pickle.loads(pickle.dumps(PartlyRead("a.yaml", ["one"], {"rest": 1})))
+    assert partly.value == {"rest": 1} and partly.faults == ["one"]
 
 
 def test_an_error_does_not_change_with_the_list_it_was_made_from() -> None:

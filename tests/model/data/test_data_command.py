@@ -45,6 +45,23 @@ def test_info_tells_sizes_labels_damage_and_overlaps(
     assert "1 row of dev also in train: d1" in lines
 
 
+def test_what_two_tasks_share_is_told_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = (folder / "mine.yaml").read_text().split("tasks:\n")[1]
+    again = task.replace("mood:", "tone:")
+    (folder / "mine.yaml").write_text(f"tasks:\n{task}{again}")
+    with open(folder / "dev.tsv", "a") as file:
+        file.write("d3\tx\ty\tjoy\n")
+    assert main(["info", "--tasks", str(folder / "mine.yaml")]) == 2  # the files are beside it
+    said = capsys.readouterr()
+    assert said.out.count("train.tsv row 3: no label") == 1
+    assert said.err.count("label 'joy' is not a number") == 1
+    (folder / "dev.tsv").unlink()
+    assert main(["info", "--tasks", str(folder / "mine.yaml")]) == 0
+    assert "absent: dev.tsv (mood, dev; tone, dev)\n" in capsys.readouterr().out
+
+
 def test_import_writes_what_a_run_then_reads(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

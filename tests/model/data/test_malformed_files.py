@@ -30,7 +30,8 @@ BAD_FILES = [
     ("glue", b"id\ttxt\tlabel\n1\tx\t1\n", "did you mean 'txt'?"),
     ("glue", b"ids\ttext\tlabel\n1\tx\t1\n", "has no column 'id', which the task names under"),
     ("glue", b"id\ttext\tgold\n1\tx\t1\n", "has no column 'label', which the task names"),
-    ("glue", b"id,text,label\n1,x,1\n", "fields must be separated by tabs"),
+    ("glue", b"id;text;label\n1;x;1\n", "fields must be separated by tabs or commas"),
+    ("glue", b"id,txt,label\n1,x,1\n", "has no column 'text', which the task names under columns"),
     ("glue", b"text\ttext\tlabel\n1\tx\t1\n", "stands in the header more than once"),
     ("glue", GOOD_ROW + b"2\tx\t3\n", "row 2: label 3 is outside 0 to 2, the range of mood"),
     ("glue", GOOD_ROW + b"2\tx\t-1\n", "row 2: label -1 is outside 0 to 2"),
@@ -40,7 +41,7 @@ BAD_FILES = [
     (
         "glue",
         GOOD_ROW + b"2\tx\tjoy\n",
-        "as in 'labels: [joy, ...]'; else check which column is the label",
+        "as in 'classes: [joy, ...]'; else check which column is the label",
     ),
     ("glue", b"1\tfine\t1\n2\tx\t1\n", "say 'header: false' and give the columns by number"),
     ("glue", GOOD_ROW + b"2\tx\t1_0\n", "row 2: label '1_0' is not a number"),
@@ -87,7 +88,8 @@ BAD_WITHOUT_HEADER = [
     (b"", "holds no rows of UTF-8 text; is this the right file?"),
     (b"\xff\n\xfe\n", "holds no rows of UTF-8 text"),
     (b"a\t1\tx\n", "has no column 4: its rows have 3 fields"),
-    (b"a,1,,x\n", "a row is a single field; fields must be separated by tabs"),
+    (b"a;1;;x\n", "a row is a single field; fields must be separated by tabs or commas"),
+    (b"a,1,x\n", "has no column 4: its rows have 3 fields"),
     (b"a\t1\t\tx\nb\t7\t\ty\n", "row 2: label 7 is outside 0 to 2"),
     (b"a\tb\t\tx\n", "row 1: label 'b' is not a number"),
 ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from model.data.sources import (
     read_sentences,
     require_data,
 )
-from model.tasks.task_set import Task
+from model.tasks.task_set import Task, load_task_set
 
 Make = Callable[..., Task]
 GOOD_ROW = b"id\ttext\tlabel\n1\tfine\t1\n"
@@ -94,18 +95,83 @@ def test_class_names_become_the_numbers_of_their_places(make_task: Make, tmp_pat
     assert load_split(task, "train", tmp_path).table["label"].to_pylist() == [0.0, 1.0]
 
 
+@pytest.mark.parametrize("form", ["glue", "cs224n"])
+def test_where_classes_have_names_labels_may_be_names_or_numbers(
+    make_task: Make, tmp_path: Path, form: str
+) -> None:
+    task = make_task(format=form, classes=["bad", "fair", "good"])
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tgood\n2\tb\t1\n3\tc\tbad\n")
+    assert load_split(task, "dev", tmp_path).table["label"].to_pylist() == [2.0, 1.0, 0.0]
+
+
+def test_files_stand_beside_the_task_file_unless_a_folder_is_named(
+    make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, label in ((tmp_path, 0), (tmp_path / "other", 1), (tmp_path / "third", 2)):
+        place.mkdir(exist_ok=True)
+        (place / "dev.tsv").write_text(f"id\ttext\tlabel\n1\ta\t{label}\n")
+    monkeypatch.chdir(tmp_path / "other")  # where somebody stands says nothing
+
+    def label(task: Task, data: Path | None) -> list[float]:
+        require_data([task], data, ["dev"])
+        found: list[float] = load_split(task, "dev", data).table["label"].to_pylist()
+        return found
+
+    task = make_task(files={"train": "train.tsv", "dev": "dev.tsv"})
+    assert label(task, None) == [0.0] and label(task, tmp_path / "other") == [1.0]
+    absolute = make_task(files={"train": "t.tsv", "dev": str(tmp_path / "third" / "dev.tsv")})
+    assert label(absolute, None) == [2.0] and label(absolute, tmp_path / "other") == [2.0]
+    with pytest.raises(InputError, match=r"mood: train.tsv: no such file") as refused:
+        require_data([task], None, ["train"])
+    assert refused.value.where == str(tmp_path)
+
+
+def test_where_a_task_file_lies_is_no_part_of_what_it_says(make_task: Make, tmp_path: Path) -> None:
+    task = make_task()
+    moved = replace(task, source=replace(task.source, folder=tmp_path / "elsewhere"))
+    assert moved == task and repr(moved) == repr(task)
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\t0\n")
+    import_split(task, "dev", tmp_path, tmp_path / "mood-dev.arrow")
+    assert load_split(moved, "dev", tmp_path).table["label"].to_pylist() == [0.0]
+
+
+@pytest.mark.parametrize("form", ["glue", "cs224n"])
+def test_files_with_commas_are_read_as_those_with_tabs(
+    make_task: Make, tmp_path: Path, form: str
+) -> None:
+    rows = 'label,id,text\n2,A,"one, two"\n0,B,"say ""no"""\n1,C,plain\n1,D,a,b\n1,"E\n'
+    (tmp_path / "dev.tsv").write_text(rows)
+    split = load_split(make_task(format=form), "dev", tmp_path)
+    assert split.table["sentence1"].to_pylist() == ["one, two", 'say "no"', "plain"]
+    assert split.table["label"].to_pylist() == [2.0, 0.0, 1.0]
+    assert split.damaged == (
+        "dev.tsv row 4: 4 fields under a header of 3; a comma without quotes around its field?",
+        "dev.tsv row 5: cut short: 2 of 3 fields, with an unbalanced quote",
+    )
+    (tmp_path / "dev.tsv").write_text('"one, two",2\nplain,0\n')
+    task = make_task(format=form, header=False, columns={"text": 1, "label": 2})
+    split = load_split(task, "dev", tmp_path)
+    assert split.table["sentence1"].to_pylist() == ["one, two", "plain"]
+
+
+def test_commas_in_a_file_with_tabs_are_commas(make_task: Make, tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\tone, two\t1\n")
+    table = load_split(make_task(), "dev", tmp_path).table
+    assert table["sentence1"].to_pylist() == ["one, two"]
+
+
 def test_a_class_name_that_is_not_listed_is_told_with_those_that_are(
     make_task: Make, tmp_path: Path
 ) -> None:
     task = make_task(labels=["bad", "fair", "good"])
-    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tgood\n2\tb\tGood\n3\tc\t1\n")
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tgood\n2\tb\tGood\n3\tc\t7\n")
     with pytest.raises(InputError) as caught:
         load_split(task, "dev", tmp_path)
     assert caught.value.where == str(tmp_path / "dev.tsv")
     assert caught.value.faults == [
-        "row 2: label 'Good' is not one of the task's labels",
-        "row 3: label '1' is not one of the task's labels",
-        "the task file says 'labels: [bad, fair, good]'; correct it, or the rows",
+        "row 2: label 'Good' is neither a class of the task nor a number",
+        "row 3: label 7 is outside 0 to 2, the range of mood",
+        "the task file says that the classes are bad, fair, good; correct it, or the rows",
     ]
 
 
@@ -113,7 +179,7 @@ def test_class_names_without_a_list_say_how_to_add_one(make_task: Make, tmp_path
     (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\tno\n2\tb\tyes\n3\tc\tno\n")
     with pytest.raises(InputError, match=r"as in 'labels: \[no, yes\]'; else check which column"):
         load_split(make_task(binary=True), "dev", tmp_path)
-    with pytest.raises(InputError, match=r"as in 'labels: \[no, yes, \.\.\.\]'"):
+    with pytest.raises(InputError, match=r"as in 'classes: \[no, yes, \.\.\.\]'"):
         load_split(make_task(), "dev", tmp_path)
     with pytest.raises(InputError, match=r"a regression needs numbers \(found no, yes\)"):
         load_split(make_task(regression=[0, 1]), "dev", tmp_path)
@@ -179,7 +245,7 @@ def test_a_missing_file_is_told_with_what_the_folder_holds(make_task: Make, tmp_
     with pytest.raises(InputError, match="not a folder that can be read"):
         load_split(task, "train", tmp_path / "nowhere")
     with pytest.raises(InputError, match="name their folder with --data"):
-        load_split(task, "train", None)
+        load_split(load_task_set("cs224n")["sst"], "train", None)
     for name in ("x" * 5000, "a\0b"):
         odd = make_task(files={"train": name, "dev": name})
         with pytest.raises(InputError, match="no such file"):
@@ -281,6 +347,19 @@ def test_a_hub_failure_is_told_with_its_reason(
     monkeypatch.setitem(sys.modules, "datasets", fake)
     with pytest.raises(InputError, match="ConnectionError: no route; check the names under 'hub'"):
         load_split(hub_task(make_task), "train", None)
+
+
+def test_a_data_set_that_only_the_hub_has_says_that_the_hub_is_away(
+    make_task: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_dataset(*_: Any, **__: Any) -> Any:
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr("model.common.hub.no_way", lambda: True)
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    for split in ("train", "dev"):
+        with pytest.raises(InputError, match=r"'glue' is not in the cache, and the Hub "):
+            load_split(hub_task(make_task), split, None)
 
 
 def test_without_datasets_the_extra_is_named(

@@ -20,11 +20,14 @@ from model.evaluation.model_folder import (
     SPEC,
     Answer,
     load_model,
+    name_classes,
+    read_class_names,
     read_model,
     read_spec,
     save_model,
 )
 from model.modules.multitask import MultitaskModel
+from tests.conftest import MOOD, NEAR
 
 
 def disturb(model: MultitaskModel) -> MultitaskModel:
@@ -120,6 +123,63 @@ def test_answers_are_plain_numbers(folder: Path) -> None:
     assert loaded.predict("mood", []) == []
     assert list(loaded.tasks) == ["mood", "same", "near"]
     assert len(loaded.predict("mood", ["", "x" * 5000, "\u4e2d\n\t", "🙂"])) == 4
+
+
+NAMES = {"mood": ("bad", "fair", "good")}
+
+
+def test_answers_have_the_names_of_their_classes(
+    tmp_path: Path, model: MultitaskModel, tokenizer: Any
+) -> None:
+    save_model(tmp_path / "named", model, tokenizer, NAMES)
+    loaded = load_model(tmp_path / "named")
+    assert loaded.class_names == NAMES and read_spec(tmp_path / "named") == model.spec
+    (mood,), (same,) = loaded.predict("mood", ["ash"]), loaded.predict("same", [("ash", "bee")])
+    assert mood.name == NAMES["mood"][int(mood.value)] and same.name is None
+
+
+def test_an_only_task_with_classes_has_their_names_where_others_look(
+    tmp_path: Path, model_of: Callable[..., Any], tokenizer: Any
+) -> None:
+    place, both = tmp_path / "one", tmp_path / "both"
+    save_model(place, model_of([MOOD, NEAR]), tokenizer, NAMES)
+    config = AutoModel.from_pretrained(place).config
+    assert config.id2label == dict(enumerate(NAMES["mood"]))
+    assert config.label2id == {"bad": 0, "fair": 1, "good": 2}
+    save_model(both, model_of(), tokenizer, NAMES)
+    assert "id2label" not in json.loads((both / "config.json").read_text())
+
+
+def test_naming_the_classes_of_a_linked_folder_leaves_the_other_alone(
+    tmp_path: Path, folder: Path
+) -> None:
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    (tmp_path / "linked").mkdir()
+    for file in folder.iterdir():
+        (tmp_path / "linked" / file.name).hardlink_to(file)
+    name_classes(tmp_path / "linked", NAMES)
+    assert read_class_names(tmp_path / "linked") == NAMES and read_class_names(folder) == {}
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_names_that_do_not_fit_the_tasks_are_not_shown(folder: Path) -> None:
+    for odd in ({"mood": ["a", "b"]}, {"mood": 3}, {"other": ["a"]}, [1]):
+        data = {**json.loads((folder / SPEC).read_text()), "class_names": odd}
+        (folder / SPEC).write_text(json.dumps(data))
+        assert load_model(folder).class_names == {}
+
+
+def test_a_model_in_its_run_knows_the_names_of_the_runs_task_file(
+    tmp_path: Path, model: MultitaskModel, tokenizer: Any
+) -> None:
+    task = "classes: [bad, fair, good], format: sample, columns: {text: sentence1, label: label}"
+    (tmp_path / "mine.yaml").write_text(f"tasks:\n  mood: {{{task}}}\n")
+    place = tmp_path / "run" / "checkpoints" / "step-1" / "model"
+    save_model(place, model, tokenizer)
+    (tmp_path / "run" / "config.yaml").write_text(f"tasks: {tmp_path / 'mine.yaml'}\n")
+    assert read_class_names(place) == NAMES
+    (tmp_path / "mine.yaml").unlink()
+    assert read_class_names(place) == {}
 
 
 def test_a_wrong_task_or_text_is_told(folder: Path) -> None:

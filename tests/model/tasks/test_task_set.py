@@ -140,6 +140,9 @@ def test_classes_may_have_names(tmp_path: Path) -> None:
     assert [source.label_name(n) for n in (0.0, 2.0)] == ["bad", "good"]
     text = GOOD.replace("classes: 3", "binary: true") + "    labels: ['no', 'yes']\n"
     assert load(tmp_path, text)["mood"].source.labels == ("no", "yes")
+    named = load(tmp_path, GOOD.replace("classes: 3", "classes: [bad, fair, good]"))
+    assert named.class_names == {"mood": ("bad", "fair", "good")}
+    assert (named["mood"].kind, named["mood"].classes, named["mood"].high) == ("classes", 3, 2)
     plain = load(tmp_path, GOOD)["mood"].source
     assert plain.labels == () and plain.label_name(2.0) == "2"
 
@@ -265,6 +268,10 @@ BAD = [
     ("classes: 3", "classes: 3\n    labels: [a, b, '2']", "in quotes where YAML reads it as some"),
     ("classes: 3", "classes: 3\n    labels: [a, b, ' ']", "'labels' holds ' '; each must be"),
     ("classes: 3", "binary: true\n    labels: [a, b, c]", "'labels' has 3 names, and there are 2"),
+    ("classes: 3", "classes: [a]", "line 4: mood: 'classes' must be a whole number from 2 to"),
+    ("classes: 3", "classes: [a, b, a]", "line 4: mood: 'classes' holds one name twice"),
+    ("classes: 3", "classes: [a, no]", "'classes' holds false; each must be a word, in quotes"),
+    ("classes: 3", "classes: [a, b]\n    labels: [a, b]", "line 5: mood: 'classes' has the names"),
     ("classes: 3", "regression: [0, 1]\n    labels: [a]", "a regression has none; remove it"),
     ("mood:", "2mood:", "line 3: '2mood' is not a task name; use a letter, then"),
     ("mood:", "a-b:", "'a-b' is not a task name"),

@@ -156,10 +156,12 @@ def test_the_faults_of_all_files_come_at_once(own: TaskSet, tmp_path: Path, extr
 
 def test_missing_files_are_all_named(own: TaskSet, tmp_path: Path) -> None:
     names = [f"{task}-{split}.tsv" for task in own.names for split in ("train", "dev")]
+    shipped = load_task_set("cs224n")  # which lies beside no data
     with pytest.raises(InputError) as caught:
-        tables_of(own, None)
-    assert all(name in str(caught.value) for name in names)
-    assert "--data" in str(caught.value)
+        tables_of(shipped, None)
+    files = [task.source.files[split] for task in shipped for split in ("train", "dev")]
+    assert all(name in str(caught.value) for name in files)
+    assert caught.value.where == "--data"
     for name in names[1:]:
         (tmp_path / name).unlink()
     with pytest.raises(InputError) as caught:
@@ -167,6 +169,9 @@ def test_missing_files_are_all_named(own: TaskSet, tmp_path: Path) -> None:
     told = str(caught.value)
     assert all(f"{name}: no such file" in told for name in names[1:])
     assert f"{names[0]}: no such file" not in told
+    with pytest.raises(InputError) as caught:
+        tables_of(own, None)  # they stand beside the task file, too
+    assert str(caught.value) == told
 
 
 def test_a_missing_augmentation_is_told(own: TaskSet, tmp_path: Path) -> None:

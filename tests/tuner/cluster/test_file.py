@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,62 @@ SHIPPED = [AWS, *sorted((ROOT / "docs" / "clusters").glob("*.yaml"))]
 GCP, KUBERAY, LOCAL = SHIPPED[1:]
 
 
+FILLED_IN = {
+    "sg-0123456789abcdef0": "sg-00000000000000001",
+    "my-project": "our-project",
+    "192.0.2.1": "10.0.0.1",
+    "BUCKET": "our-bucket",
+    "my-registry": "our-registry",
+    "ssh_user: me ": "ssh_user: us ",
+    "{Name: stockpot-head}": "{Name: our-head}",
+    "serviceAccountName: stockpot ": "serviceAccountName: ours ",
+}
+
+
+def filled_in(path: Path) -> str:
+    """As somebody edits it who leaves the marks where they are."""
+    text = path.read_text(encoding="utf-8")
+    for old, new in FILLED_IN.items():
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture
+def aws(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(filled_in(AWS), encoding="utf-8")
+    return path
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
-def test_what_is_shipped_is_clean(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(path)]) == 0
+def test_what_is_shipped_is_clean_once_it_is_filled_in(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / path.name
+    mine.write_text(filled_in(path), encoding="utf-8")
+    assert main(["check", str(mine)]) == 0
     assert "nothing wrong" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_everything_that_must_be_changed_is_a_fault_with_its_line(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").splitlines()
+    told = [int(fault.split()[1].rstrip(":")) for fault in check_file(path, "s3://b/runs")]
+    marks = [n for n, line in enumerate(text, 1) if re.search(r"# CHANGE(?!,)", line)]
+    assert marks and len(told) >= len(marks)
+    for mark in marks:  # what it is about stands beside it or soon below
+        assert any(mark <= line <= mark + 3 for line in told), text[mark - 1]
+
+
+def test_what_is_right_as_shipped_needs_no_more_than_its_mark_removed(aws: Path) -> None:
+    text = aws.read_text().replace("our-head", "stockpot-head")
+    aws.write_text(text)
+    (fault,) = check_file(aws)
+    assert "'stockpot-head' is marked CHANGE; write your own, or remove the mark" in fault
+    aws.write_text(text.replace("# CHANGE: a profile", "# A profile"))
+    assert check_file(aws) == []
+    aws.write_text(text.replace("# CHANGE: a profile", "# sg-0123456789abcdef0, a profile"))
+    assert check_file(aws) == []  # a comment is no setting
 
 
 @pytest.mark.parametrize("path", [AWS, GCP, LOCAL], ids=lambda path: path.name)
@@ -76,7 +129,7 @@ BAD = {
     ),
     "SSH from everywhere": (
         AWS,
-        "SecurityGroupIds: [sg-0123456789abcdef0]",
+        "SecurityGroupIds: [sg-00000000000000001]",
         "KeyName: mine",
         "opens SSH to the world",
     ),
@@ -131,7 +184,7 @@ BAD = {
         "authOptions: {mode: disabled}",
         "Ray starts without a token",
     ),
-    "storage in a pod": (KUBERAY, "s3://BUCKET/runs", "/runs", "storage '/runs' is a folder"),
+    "storage in a pod": (KUBERAY, "s3://our-bucket/runs", "/runs", "storage '/runs' is a folder"),
 }
 
 
@@ -140,7 +193,7 @@ def test_what_is_wrong_is_said(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, old, new, message = BAD[name]
-    text = source.read_text(encoding="utf-8")
+    text = filled_in(source)
     assert old in text
     path = tmp_path / "bad.yaml"
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -161,11 +214,10 @@ def test_all_is_said_at_once_with_its_line(tmp_path: Path) -> None:
     assert any("'max_worker' is not a key" in fault for fault in faults)
 
 
-def test_workers_need_a_profile_for_s3(tmp_path: Path) -> None:
-    path = tmp_path / "bad.yaml"
-    lines = AWS.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join(line for line in lines if "IamInstance" not in line))
-    (fault,) = check_file(path)
+def test_workers_need_a_profile_for_s3(aws: Path) -> None:
+    lines = aws.read_text(encoding="utf-8").splitlines()
+    aws.write_text("\n".join(line for line in lines if "IamInstance" not in line))
+    (fault,) = check_file(aws)
     assert "node type 'gpu' has no IamInstanceProfile" in fault
 
 
@@ -185,11 +237,11 @@ def test_what_is_no_cluster_file_is_refused(text: str, message: str, tmp_path: P
     assert any(message in fault for fault in check_file(path))
 
 
-def test_storage_may_be_asked_about_alone() -> None:
-    (fault,) = check_file(AWS, "runs")
+def test_storage_may_be_asked_about_alone(aws: Path) -> None:
+    (fault,) = check_file(aws, "runs")
     assert "storage 'runs'" in fault
-    assert not check_file(AWS, "runs", shared=True)
-    assert not check_file(AWS, "s3://bucket/runs")
+    assert not check_file(aws, "runs", shared=True)
+    assert not check_file(aws, "s3://bucket/runs")
 
 
 def test_images_are_pinned_by_tag_or_digest() -> None:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from model.common.errors import InputError
 from model.tasks.prediction_file import PredictionFile
 from tests.model.cs224n_files import write_cs224n
-from tests.tuner.soup_runs import POINTS, make_run
+from tests.tuner.soup_runs import POINTS, made_up_method, made_up_soup, make_run, write_record
 from tuner.predict.__main__ import main
+from tuner.predict.choose import RunModels, choose
+from tuner.predict.predictor import load_predictor
+from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 
 ROWS = 24
 
@@ -75,10 +80,10 @@ def test_the_format_byte_for_byte() -> None:
 def test_a_run_without_a_soup_answers_with_its_best(
     run: Path, written: Path, tmp_path: Path
 ) -> None:
-    from tuner.predict.predictor import find
-
-    best = find(run)
+    chosen = choose(run)
+    best = chosen.place
     assert best.name == "model" and best.parents[2].parent.name == "trials"
+    assert chosen.who == f"{best.parents[2].name}, the best trial; the run has no soup"
     assert main([str(best.parents[2]), "--out", str(tmp_path), "-q", "--split", "test"]) == 0
     assert not (tmp_path / "sst-dev-output.csv").exists()
     for path in tmp_path.glob("*.csv"):
@@ -96,6 +101,89 @@ def test_a_sentence_and_a_pair_are_answered_by_what_fits(
     assert "para: " in said and "sts: " in said and "of 0 to 5" in said
     assert main([str(run), "--text", "a", "b", "--task", "sts"]) == 0
     assert capsys.readouterr().out.count("\n") == 1
+
+
+@pytest.fixture
+def with_soup(run: Path, tmp_path: Path) -> Path:
+    """The run as if its soup had found that an ensemble of both trials is best."""
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    models = sorted(copy.glob("trials/*/checkpoints/*/model"))
+    parts = {task: EnsembleMember("mean", tuple(models), (1.0,) * len(models)) for task in FILES}
+    for name in ("soups/greedy-ensemble", "soup"):
+        (copy / name).mkdir(parents=True)
+    place = copy / "soups/greedy-ensemble"
+    EnsembleSpec("greedy ensemble", "cs224n", parts).write(place, place)
+    for file in models[0].iterdir():
+        shutil.copy(file, copy / "soup")
+    methods = [
+        made_up_method("greedy ensemble", "predictions", folder="soups/greedy-ensemble", models=2),
+        made_up_method("greedy soup", "weights", folder="soup"),
+        made_up_method("weighted soup", "weights", folder=None),
+    ]
+    soup = made_up_soup(methods=methods, recommended="greedy ensemble", task_set="cs224n")
+    write_record(copy, soup)
+    return copy
+
+
+def test_a_run_answers_with_what_it_recommends_and_says_so(
+    with_soup: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(with_soup), "--text", "a slow film"]) == 0
+    said = capsys.readouterr()
+    who = "the greedy ensemble (2 models), which the search recommends"
+    assert said.err == f"answered by {who}\n" and said.out.startswith("sst: ")
+    predictor = load_predictor(with_soup)
+    assert predictor.who == who and predictor.place == with_soup / "soups/greedy-ensemble"
+    assert main([str(with_soup), "--text", "a slow film", "--quiet"]) == 0
+    assert capsys.readouterr() == (said.out, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "who"),
+    [
+        ("greedy soup", "soup", "the greedy soup (1 model)"),
+        ("greedy-soup", "soup", "the greedy soup (1 model)"),
+        ("t0001", "trials/t0001/", "t0001;"),
+        ("default", "trials/t0000/", "t0000, the default configuration;"),
+        ("best", "trials/", ", the best trial;"),
+        ("greedy ensemble", "soups/greedy-ensemble", "models), which the search recommends"),
+    ],
+)
+def test_another_model_of_the_run_is_taken_by_its_name(
+    with_soup: Path, name: str, place: str, who: str
+) -> None:
+    found = load_predictor(str(with_soup), model=name)
+    assert str(found.place.relative_to(with_soup)).startswith(place)
+    assert who in found.who and "the search recommends" in found.who
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gredy soup", "did you mean 'greedy soup'? There are best, greedy ensemble, greedy soup"),
+        ("xyzzy", "known: best, default, greedy ensemble, greedy soup, t0000, t0001"),
+        ("weighted soup", "the weighted soup was not written; make it with"),
+    ],
+)
+def test_a_model_that_the_run_does_not_have_is_refused_with_those_it_has(
+    with_soup: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(with_soup), "--model", name, "--text", "a"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_is_gone_is_told_with_the_way_to_it(with_soup: Path, run: Path) -> None:
+    shutil.rmtree(with_soup / "soups")
+    with pytest.raises(InputError, match=r"greedy ensemble, which .* is not there; make it with"):
+        choose(with_soup)
+    shutil.rmtree(with_soup / "trials/t0001/checkpoints")
+    with pytest.raises(InputError, match=r"of t0001 was not kept; there are best, greedy soup, d"):
+        choose(with_soup, "t0001")
+    with pytest.raises(InputError, match="the run has no soup; make it with"):
+        choose(run, "greedy soup")
+    with pytest.raises(InputError, match="not the folder of a search"):
+        choose(with_soup / "soup", "best")
+    assert list(RunModels(run).names()) == ["best", "default", "t0000", "t0001"]
 
 
 def test_an_ensemble_is_a_ensemble_that_can_be_written_by_hand(
@@ -161,8 +249,6 @@ def test_a_ensemble_that_cannot_be_followed_is_refused(
 
 
 def test_a_checkpoint_knows_where_its_runs_data_were(run: Path, data: Path) -> None:
-    from tuner.predict.predictor import load_predictor
-
     (place, *_) = sorted((run / "trials/t0000/checkpoints").iterdir())
     found = load_predictor(place)
     assert found.place == place / "model"

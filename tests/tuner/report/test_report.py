@@ -336,6 +336,8 @@ def test_an_ensemble_lends_its_vectors_from_the_best_trial(run: Path, tmp_path: 
     said = Page(mistakes_section(mistakes, clouds, why_not, "").body).text
     owner = f"best trial ({loaded.state.ranked()[0].id})"
     assert f"The vectors are those of {owner} , as {together.name} has none." in said
+    said = Page(answer_section(loaded, collect_answer(loaded), "").body).text
+    assert f"answers with the {together.name}." in said
 
 
 def contender(name: str, kind: str, value: float, **more: Any) -> Contender:

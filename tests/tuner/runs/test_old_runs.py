@@ -80,7 +80,9 @@ def test_its_models_answer(old: Path, model: str, capsys: pytest.CaptureFixture[
 
     assert main([str(old / model), "--text", "what a lovely film"]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("sentiment: ") and said.err == ""
+    assert said.out.startswith("sentiment: ") and said.err.count("\n") == 1
+    recommended = soup_of(old)["recommended"]
+    assert model or f"the {recommended}" in said.err and "the search recommends" in said.err
 
 
 def test_its_soup_is_made_again_with_the_same_scores(

@@ -259,8 +259,10 @@ def test_the_cross_fitted_score_and_gap_stand_beside_the_plain_one(run: Run) -> 
     fitted = summary.cross_fit
     assert fitted is not None and fitted.plain == pytest.approx(summary.best[0].overall)
     assert fitted.gap > 0
-    assert "chosen on one half of dev, scored on the other: ." in readable(summary.text())
-    assert f"optimism gap +{fitted.gap:.3f})".replace("+0.", "+.") in summary.text()
+    assert "cross-fitted (chosen on one half of dev, scored on the other): ." in readable(
+        summary.text()
+    )
+    assert f", gap +{fitted.gap:.3f})".replace("+0.", "+.") in summary.text()
 
 
 def test_every_evaluation_of_a_finished_trial_is_a_candidate(

@@ -523,6 +523,23 @@ def test_faults_of_several_kinds_are_told_together(
         assert part in said
 
 
+@pytest.mark.parametrize("more", [[], ["--kep", "3"]], ids=["as they are", "and a bad flag"])
+def test_settings_that_can_be_read_are_checked_beside_those_that_cannot(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = ["--set", "foo", "--set", "foo", "--set", "smart.wieght=1", "--num-samples", "0"]
+    assert main([*wrong, *more, "--encoder", "tiny"]) == 2
+    said = capsys.readouterr().err
+    for part in (
+        "'foo' is not KEY=VALUE",
+        "'smart.wieght' is not a setting; did you mean 'smart.weight'?",
+        "--num-samples must be a whole number >= 1, but is '0'",
+        "'--kep' is not a flag; did you mean --keep?" if more else "",
+    ):
+        assert said.count(part) == 1 or not part
+    assert f"{3 + bool(more)} problems" in said
+
+
 def test_a_search_under_way_is_in_use_and_not_to_be_resumed(
     storage: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -210,6 +211,7 @@ def result(name: str, held: HeldOut, count: int = 1) -> Result:
     return Result(name, combinations, score, score, {}, None, held, len(held.halvings), 0)
 
 
+SOUP = {"a": combine(WEIGHTS, [0, 1])}
 EASY_FIRST = [0.75] + [0.70] * 19  # the first halving is easy, for everyone
 
 
@@ -235,12 +237,8 @@ def test_what_equals_the_best_on_its_halvings_ranks_with_it() -> None:
     found = score_methods(Alike(0), [BEST, GREEDY, "uniform soup"], "overall", halvings=1)
     by_name = {each.name: each for each in found}
     best, greedy = by_name[BEST].held_out, by_name[GREEDY].held_out
-    assert greedy.halvings[0] == best.halvings[0] and greedy.value == best.value
-    assert {name: each.halvings for name, each in by_name.items()} == {
-        BEST: 20,
-        GREEDY: 1,
-        "uniform soup": 20,  # it chooses nothing, so they are free
-    }
+    assert greedy == best  # one model has one score
+    assert by_name["uniform soup"].halvings == 20  # it chooses nothing, so they are free
     assert [each.held_out.value for each in found] == sorted(
         (each.held_out.value for each in found), reverse=True
     )
@@ -250,4 +248,38 @@ def test_what_is_clearly_worse_is_not_recommended_for_an_easy_halving() -> None:
     best = held_out(EASY_FIRST)
     worse = result(GREEDY, held_out([0.71], 1).beside(best))
     taken, sentence = recommend([worse, result(BEST, best)])  # whatever their order
-    assert taken.name == BEST and "nothing did better" in sentence
+    assert taken.name == BEST and sentence.endswith("is the highest")
+
+
+def test_the_best_single_has_the_score_that_the_search_gives_it() -> None:
+    names = [BEST, "mean", "best per task"]
+    known = held_out([0.5] * 20)
+    alone = {r.name: r for r in score_methods(NoiseKitchen(0), names, "overall", halvings=1)}
+    found = {
+        r.name: r for r in score_methods(NoiseKitchen(0), names, "overall", halvings=1, best=known)
+    }
+    assert found[BEST].held_out is known
+    for name in names:  # as far from the best single as without it
+        apart = alone[name].held_out.value - alone[BEST].held_out.value
+        assert found[name].held_out.value == pytest.approx(0.5 + apart)
+
+
+def test_the_sentence_says_what_to_take_why_and_how_sure_that_is() -> None:
+    best = result(BEST, held_out([0.655] * 20))
+    best = replace(best, score=Score(0.671, 0.6, 0.7))
+    soup = replace(result("uniform soup", held_out([0.66] * 20, 1)), combinations=SOUP)
+    soup = replace(soup, score=Score(0.666, 0.6, 0.7))
+    many = result("mean", held_out([0.661] * 20, 2), count=3)
+    taken, sentence = recommend([many, soup, best])
+    assert taken is soup
+    assert re.fullmatch(
+        r"take the uniform soup \(1 model\): its cross-fitted score, \.660 \[.*?\], cannot be told "
+        r"from the highest, that of mean \(\+\.001 \[.*?\], for 3 models\), and is above the best "
+        r"single's \(\+\.005 \[.*?\]\); that the best single has more on all of dev, \.671, says "
+        "less, as it was chosen there",
+        sentence,
+    )
+    _, sentence = recommend([soup, best])
+    assert "], is the highest, and is above the best single's (+.005 [" in sentence
+    _, sentence = recommend([replace(soup, held_out=held_out([0.6551] * 20, 3)), best])
+    assert "is the highest, and is not surely above the best single's (.000 [" in sentence

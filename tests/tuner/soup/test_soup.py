@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -45,6 +46,7 @@ KEYS = {  # as docs/soup.md has them, and the format
     *("ingredients", "skipped", "groups", "steps", "methods", "recommended", "recommendation"),
     *("cautions", "evaluations", "ran"),
 }
+NAMES = ("bad", "fair", "good")  # of mood's classes
 FILES = ("model.safetensors", "heads.safetensors")
 
 
@@ -103,7 +105,7 @@ def test_every_method_is_scored_and_the_table_is_sorted(run: Path, soup: SoupRec
     assert read_soup(run) == soup
     assert json.loads((run / "soup/soup.json").read_text()).keys() == KEYS
     text = soup_text(soup, run)
-    assert all(name in text for name in METHODS) and soup.recommendation in text
+    assert all(name in text for name in METHODS) and soup.recommendation in " ".join(text.split())
     assert max(map(len, text.splitlines())) < 200
 
 
@@ -135,6 +137,21 @@ def test_one_model_has_one_interval(run: Path, soup: SoupRecord) -> None:
         low, high = of["interval"]
         assert found.tasks[task].low == pytest.approx(low)
         assert found.tasks[task].high == pytest.approx(high)
+
+
+def test_the_best_has_one_cross_fitted_score_however_few_are_compared(
+    copy: Path, soup: SoupRecord
+) -> None:
+    from tuner.report.run import load_run
+
+    few = soup_of(copy, keep=1, methods=[BEST])
+    assert len(few.ingredients) < len(soup.ingredients)
+    fitted = load_run(copy).summary.cross_fit
+    assert fitted is not None
+    for found in (few, soup):
+        (value, low, high, gap, _) = astuple(method(found, BEST).cross_fitted)
+        assert (value, low, high) == (fitted.cross_fitted, fitted.low, fitted.high)
+        assert gap == pytest.approx(fitted.gap)
 
 
 def test_with_a_task_as_objective_both_scores_are_written(copy: Path) -> None:
@@ -220,7 +237,10 @@ def test_the_soup_is_an_ordinary_model_folder(run: Path, soup: SoupRecord) -> No
         mine = own.model.encoder(**inputs).last_hidden_state
     torch.testing.assert_close(theirs, mine, rtol=0, atol=1e-6)
     assert len(own.predict("mood", ["what a film"])) == 1
+    (mood,) = own.predict("mood", ["good good good"])
+    assert mood.name == NAMES[int(mood.value)]
     card = (run / "soup/README.md").read_text()
+    assert "The classes of mood: 0 bad, 1 fair, 2 good." in card
     assert soup.data in card and "optim.learning_rate" in card and "cross-fitted" in card
     assert all(step.ingredient in card for step in soup.steps if step.accepted)
 
@@ -228,9 +248,34 @@ def test_the_soup_is_an_ordinary_model_folder(run: Path, soup: SoupRecord) -> No
 def test_the_card_counts_checkpoints_and_not_trials(soup: SoupRecord) -> None:
     names = [step.ingredient for step in soup.steps[:2]]
     steps = [replace(step, accepted=place < 2) for place, step in enumerate(soup.steps)]
-    card = model_card(replace(soup, steps=steps), {"t0000": {}})  # both of one trial
+    card = model_card(replace(soup, steps=steps), {"t0000": {}}, {})  # both of one trial
     assert "the weights of 2 checkpoints of one search" in card
     assert all(name in card for name in names)
+
+
+@pytest.mark.parametrize("name", [GREEDY, "mean"])
+def test_the_card_and_the_table_say_who_answers(run: Path, soup: SoupRecord, name: str) -> None:
+    found = replace(soup, recommended=name)
+    card = model_card(found, {}, {"mood": ("bad", "good")})
+    assert "The classes of mood: 0 bad, 1 good." in card
+    assert f"answered by the {name}" in card
+    assert ("not this model" in card) == ("--model greedy-soup" in card) == (name != GREEDY)
+    assert f"{run} answers with the {name}; --model takes another" in soup_text(found, run)
+
+
+def test_what_is_recommended_is_always_written(copy: Path) -> None:
+    from tuner.predict.predictor import load_predictor
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "tuner.soup.make.recommend",
+            lambda results: (next(r for r in results if r.name == "uniform soup"), "take it"),
+        )
+        found = soup_of(copy, methods=["uniform soup"])
+    assert method(found, "uniform soup").folder == "soups/uniform-soup"
+    predictor = load_predictor(copy)
+    assert predictor.place == copy / "soups/uniform-soup"
+    assert predictor.who == "the uniform soup (1 model), which the search recommends"
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -249,8 +294,42 @@ def test_prediction_agrees_with_the_evaluation_whatever_answers(
         mine = new[row["task"], row["id"]]
         assert mine["label"] == row["label"]
         assert mine["prediction"] == pytest.approx(row["prediction"], abs=1e-6)
+        for what in ("label", "prediction"):
+            wanted = NAMES[int(row[what])] if row["task"] == "mood" else None
+            assert mine[f"{what}_name"] == wanted
         if row["probabilities"] is not None:
             assert mine["probabilities"] == pytest.approx(row["probabilities"], abs=1e-6)
+
+
+def test_a_sentence_is_answered_by_the_name_of_its_class(
+    run: Path, soup: SoupRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tuner.predict.__main__ import main as predict
+    from tuner.predict.predictor import load_predictor
+
+    for name in ("best", GREEDY, "mean"):
+        assert predict([str(run), "--model", name, "--text", "good good", "--task", "mood"]) == 0
+        said = capsys.readouterr().out
+        assert re.fullmatch(
+            r"mood: (bad|fair|good)   \(bad 0.\d+  fair 0.\d+  good 0.\d+\)\n", said
+        )
+        answers = load_predictor(run, name).answer_texts({"mood": ["good good"]})
+        assert answers["mood"].names == [said.split()[1]]
+
+
+def test_other_names_than_the_models_are_refused(
+    run: Path, soup: SoupRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tuner.predict.__main__ import main as predict
+
+    text = (
+        (run.parent / "data/toy.yaml").read_text().replace("[bad, fair, good]", "[good, fair, bad]")
+    )
+    (tmp_path / "toy.yaml").write_text(text)
+    flags = ["--tasks", str(tmp_path / "toy.yaml"), "--out", str(tmp_path / "out")]
+    assert predict([str(run), *flags]) == 2
+    said = "mood: classes is good, fair, bad here and bad, fair, good in the model"
+    assert said in capsys.readouterr().err
 
 
 def test_the_search_saw_what_the_soup_starts_from(run: Path, soup: SoupRecord) -> None:

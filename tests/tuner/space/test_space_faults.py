@@ -358,6 +358,19 @@ start_from:
     assert starts == ["line 3", "line 4", "line 5", "line 6", "line 8"]
 
 
+def test_a_loss_of_another_kind_of_task_is_told_with_the_rest(
+    faults_of: Callable[..., list[str]],
+) -> None:
+    faults = faults_of("""tasks: cs224n
+parameters:
+  smart.wieght: {float: [0.1, 1]}
+  optim.learning_rate: {float: [1, 0.1]}
+  loss.sst: {choice: [cross_entropy, mse]}
+""")
+    assert [fault.split(":")[0] for fault in faults] == ["line 3", "line 4", "line 5"]
+    assert "has a choice that is mse, which does not fit a task of 5 classes; known:" in faults[2]
+
+
 def test_a_bad_domain_hides_no_other_fault_of_its_parameter(
     faults_of: Callable[..., list[str]],
 ) -> None:

@@ -51,7 +51,9 @@ def _headline(run: ReportedRun, answer: Answer) -> Html:
     lines.append(". ")
     parts = [paragraph(*lines, class_="lead")]
     if run.soup and run.soup.recommendation:
-        parts.append(paragraph(sentence(run.soup.recommendation)))
+        predict = tag("code", command("predict", run.shown))
+        told = sentence(run.soup.recommendation)
+        parts.append(paragraph(told, " ", predict, f" answers with the {run.soup.recommended}."))
     first = summary.best[0].trial
     said: list[Any] = []
     if summary.default is None:
@@ -68,13 +70,13 @@ def _headline(run: ReportedRun, answer: Answer) -> Html:
     if (fitted := summary.cross_fit) is not None:
         held = Estimate(fitted.cross_fitted, fitted.low, fitted.high)
         said += [
-            "Chosen on one half of dev and scored on the other, the best trial comes to ",
+            "Cross-fitted (chosen on one half of dev, scored on the other), the best trial has ",
             scored(held),
             f": choosing on dev flatters by about {signed(fitted.gap)} (the "
             f"optimism gap; the plain score is {short(fitted.plain)}). ",
         ]
         if fitted.lead is not None:
-            said += ["Its lead over the default, in the same way, is ", apart(fitted.lead), "."]
+            said += ["Its lead over the default, cross-fitted, is ", apart(fitted.lead), "."]
     return join([*parts, paragraph(*said)]) if said else join(parts)
 
 

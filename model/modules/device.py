@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
+from torch import Tensor
 
 from model.common.errors import InputError
+from model.data.batches import Batch
 
 
 def find_device(name: str | None) -> torch.device:
@@ -28,3 +32,20 @@ def bfloat16_on(precision: str, device: torch.device) -> bool:
         fault = "bfloat16 is for GPUs, and this run is on the CPU; take auto or float32"
         raise InputError("precision", [fault])
     return precision == "bfloat16"
+
+
+def place(batch: Batch, device: torch.device) -> Batch:
+    """The batch on its device. The host does not wait for the copy: it comes from pinned memory."""
+    if device.type != "cuda":
+        return batch.to(device)
+
+    def copy(tensor: Tensor) -> Tensor:
+        return tensor.pin_memory().to(device, non_blocking=True)
+
+    return replace(
+        batch,
+        input_ids=copy(batch.input_ids),
+        attention_mask=copy(batch.attention_mask),
+        token_type_ids=copy(batch.token_type_ids),
+        labels=copy(batch.labels),
+    )

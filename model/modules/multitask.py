@@ -20,6 +20,7 @@ from model.data.batches import Batch, Layout
 from model.modules import pairs
 from model.modules.encoder import attention_dropout, layers_of, pool
 from model.modules.heads import Head
+from model.modules.masks import form_of, mask_of
 from model.modules.pals import Pals, attach
 
 
@@ -94,6 +95,7 @@ class MultitaskModel(nn.Module):
                 raise InputError("encoder.adapter", [str(error)]) from None
         config: Any = encoder.config
         self._segments = getattr(config, "type_vocab_size", 0) > 1
+        self._mask_form = form_of(encoder)
 
     def embed(self, batch: Batch) -> Tensor:
         """The word embeddings of a batch, which is what SMART perturbs."""
@@ -105,7 +107,7 @@ class MultitaskModel(nn.Module):
         self, batch: Batch, pooling: str | None = None, embeds: Tensor | None = None
     ) -> Tensor:
         """One vector per sequence, [parts * B, width]."""
-        inputs: dict[str, Any] = {"attention_mask": batch.attention_mask}
+        inputs: dict[str, Any] = {"attention_mask": mask_of(batch, self._mask_form)}
         if embeds is None:
             inputs["input_ids"] = batch.input_ids
         else:
@@ -121,7 +123,8 @@ class MultitaskModel(nn.Module):
 
     def features(self, task: str, batch: Batch, embeds: Tensor | None = None) -> Tensor:
         """What the task's head reads, [B, features_width]."""
-        beside = self.pals.use(task, batch.attention_mask) if self.pals else nullcontext()
+        mask = batch.attention_mask if batch.padded else None
+        beside = self.pals.use(task, mask) if self.pals else nullcontext()
         with beside:
             encoded = self.encode(batch, embeds=embeds)
         if batch.parts == 1:

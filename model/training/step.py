@@ -2,16 +2,15 @@
 
 Every step draws its random numbers from a seed of its own, (run's seed, step), so a resumed
 run repeats an uninterrupted one without any generator state having been saved.
+
+Nothing is read back from the device in here: `model.training.readings`.
 """
 
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -27,26 +26,18 @@ from model.objectives.smart import bregman_term, smart_term, update_momentum
 from model.objectives.surgery import surgery
 from model.training.microbatches import MicroBatch, split_batch
 from model.training.optim import layer_scales, set_rates
+from model.training.readings import TrainingDiverged as TrainingDiverged
+from model.training.readings import UnreadStep
 from model.training.replicas import Replicas
 
 
-class TrainingDiverged(RuntimeError):
-    """A loss stopped being a finite number."""
-
-
-@dataclass(frozen=True)
-class StepReport:
-    losses: dict[str, float]  # per task, before weights and regularisers
-    smart: float | None  # SMART's term, mean over the tasks it was applied to
-    gradient_norm: float
-
-
 class _Outcome(NamedTuple):
-    """Of one microbatch, both weighted by its share."""
+    """Of one microbatch, all weighted by its share."""
 
     task: str
-    loss: float
-    smart: float | None
+    loss: Tensor
+    objective: Tensor
+    smart: Tensor | None
 
 
 class Stepper:
@@ -84,7 +75,7 @@ class Stepper:
         batches: Sequence[tuple[str, Batch]],
         rate: float,
         turns: Mapping[str, int],
-    ) -> StepReport:
+    ) -> UnreadStep:
         """One optimiser step; `rate` scales every learning rate (warm-up and decay).
 
         `turns` says how many batches each task has had before: `smart.every` counts these, as a
@@ -100,7 +91,7 @@ class Stepper:
         shared = self.model.shared_parameters()
         operate = self.config.surgery == "pcgrad" and len(batches) > 1
         for together in by_task if operate else [sum(by_task, [])]:
-            outcomes += self.replicas.run(together, partial(self._accumulate, number))
+            outcomes += self.replicas.run(together, self._accumulate)
             if operate:
                 separate.append([parameter.grad for parameter in shared])
                 for parameter in shared:
@@ -109,30 +100,33 @@ class Stepper:
             merged = surgery(separate, seed=rng_seed(self.config.seed, number, len(batches)))
             for parameter, gradient in zip(shared, merged, strict=True):
                 parameter.grad = gradient
-        norm = self._gradients(number)
+        norm = self._clip()
         set_rates(self.optimizer, rate, self._layer_scales([task for task, _ in batches]))
         self.optimizer.step()
         if self.copy is not None:
             kept = dict(self.copy.named_parameters())
             update_momentum(kept, self.model.named_parameters(), self.config.smart.momentum)
-        return StepReport(
-            {task: sum(o.loss for o in outcomes if o.task == task) for task, _ in batches},
+        names = [task for task, _ in batches]
+        return UnreadStep.of(
+            number,
+            {task: _sum(o.loss for o in outcomes if o.task == task) for task in names},
+            [_sum(o.objective for o in outcomes if o.task == task) for task in names],
             _smart_mean(outcomes),
             norm,
         )
 
-    def step_on(self, number: int, objective: Callable[[], Tensor], rate: float) -> float:
-        """One optimiser step on a single objective; its value."""
+    def step_on(
+        self, number: int, name: str, objective: Callable[[], Tensor], rate: float
+    ) -> UnreadStep:
+        """One optimiser step on a single objective."""
         self.optimizer.zero_grad(set_to_none=True)
         with self._precision():
             loss = objective()
         loss.backward()
-        if not math.isfinite(value := float(loss.detach())):
-            raise TrainingDiverged(f"step {number}: the loss is {value}")
-        self._gradients(number)
+        norm = self._clip()
         set_rates(self.optimizer, rate)
         self.optimizer.step()
-        return value
+        return UnreadStep.of(number, {name: loss}, [loss], None, norm)
 
     def _microbatches(
         self, task: str, batch: Batch, key: tuple[int, int], turn: int
@@ -150,7 +144,7 @@ class Stepper:
             for number, rows in enumerate(split_batch(batch, self.config.batch.accumulate))
         ]
 
-    def _accumulate(self, number: int, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:
+    def _accumulate(self, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:
         """Add the gradient of one microbatch to those of the model, or of a replica of it."""
         task, batch, term = microbatch.task, microbatch.batch, None
         seed_rng(microbatch.seed, batch.labels.device)
@@ -169,16 +163,12 @@ class Stepper:
                 apart = bregman_term(self.model.tasks[task].kind, outputs, before)
                 objective = objective + self.bregman * apart
         (objective * (microbatch.share * self.weights[task])).backward()
-        value = float(loss.detach())
-        if not math.isfinite(float(objective.detach())):
-            raise TrainingDiverged(
-                f"step {number}: the loss of '{task}' is {float(objective.detach())} "
-                f"(plain loss {value}); try a smaller optim.learning_rate"
-            )
+        share = microbatch.share
         return _Outcome(
             task,
-            microbatch.share * value,
-            None if term is None else microbatch.share * float(term.detach()),
+            loss.detach() * share,
+            objective.detach() * share,
+            None if term is None else term.detach() * share,
         )
 
     def _smart(self, model: MultitaskModel, microbatch: MicroBatch, outputs: Tensor) -> Tensor:
@@ -219,17 +209,13 @@ class Stepper:
         layers = len(layers_of(self.model.encoder))
         return layer_scales(tasks, scale.layers, layers=layers, alpha=scale.alpha, beta=scale.beta)
 
-    def _gradients(self, number: int) -> float:
-        """Clip what has been accumulated and get it ready for the optimiser; its norm."""
+    def _clip(self) -> Tensor:
+        """Clip what has been accumulated; its norm before that."""
         parameters = (p for group in self.optimizer.param_groups for p in group["params"])
         gradients = [p.grad for p in parameters if p.grad is not None]
-        norm = float(nn.utils.get_total_norm(gradients))
-        if not math.isfinite(norm):
-            raise TrainingDiverged(
-                f"step {number}: the gradient's norm is {norm}; try a smaller optim.learning_rate"
-            )
-        scale = self.config.optim.clip / (norm + 1e-6)
-        if 0 < scale < 1:
+        norm = nn.utils.get_total_norm(gradients)
+        if self.config.optim.clip > 0:
+            scale = (self.config.optim.clip / (norm + 1e-6)).clamp(max=1.0)
             torch._foreach_mul_(gradients, scale)
         return norm
 
@@ -240,10 +226,13 @@ class Stepper:
         return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-def _smart_mean(outcomes: Sequence[_Outcome]) -> float | None:
+def _sum(values: Iterable[Tensor]) -> Tensor:
+    first, *others = values
+    return sum(others, first)
+
+
+def _smart_mean(outcomes: Sequence[_Outcome]) -> Tensor | None:
     """SMART's term, the mean over its tasks."""
-    terms = {outcome.task: 0.0 for outcome in outcomes if outcome.smart is not None}
-    for outcome in outcomes:
-        if outcome.smart is not None:
-            terms[outcome.task] += outcome.smart
-    return sum(terms.values()) / len(terms) if terms else None
+    terms = [outcome.smart for outcome in outcomes if outcome.smart is not None]
+    tasks = {outcome.task for outcome in outcomes if outcome.smart is not None}
+    return _sum(terms) / len(tasks) if terms else None

@@ -250,7 +250,8 @@ class RunConfig:
     init_from: Annotated[str | None, "model folder of another run to start from"] = None
     budget: BudgetSettings = BudgetSettings()
     precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], "auto: bfloat16 autocast on CUDA that has it"
+        Literal["auto", "float32", "bfloat16", "float16"],
+        "of the encoder's passes; auto: on CUDA bfloat16 where it is native, else float16",
     ] = "auto"
     seed: Annotated[int, AtLeast(0), AtMost(2**32 - 1), "of every random draw"] = 0
 

@@ -18,6 +18,7 @@ from model.data.clean import CLEAN
 from model.data.tokens import Tokens, encode_texts
 from model.evaluation.predictions import Predictions, join_tables, predictions_table
 from model.evaluation.scores import Array, Scored, Scores, score
+from model.modules.device import autocast
 from model.modules.multitask import MultitaskModel, TaskSpec
 from model.objectives.losses import make_loss
 
@@ -49,11 +50,11 @@ def outputs_of(
     assembler: Assembler,
     *,
     batch_size: int = EVAL_BATCH,
-    bfloat16: bool = False,
+    precision: torch.dtype = torch.float32,
 ) -> Tensor:
     """The raw outputs of every row, in the rows' order, [rows, outputs], on the CPU."""
     width = model.tasks[task].outputs
-    return _each_row(model, width, model, task, tokens, assembler, batch_size, bfloat16)
+    return _each_row(model, width, model, task, tokens, assembler, batch_size, precision)
 
 
 def features_of(model: MultitaskModel, task: str, tokens: Tokens, assembler: Assembler) -> Tensor:
@@ -70,7 +71,7 @@ def _each_row(
     tokens: Tokens,
     assembler: Assembler,
     batch_size: int = EVAL_BATCH,
-    bfloat16: bool = False,
+    precision: torch.dtype = torch.float32,
 ) -> Tensor:
     """What the work makes of every row, [rows, width], in batches of rows of like length."""
     device = next(model.parameters()).device
@@ -81,10 +82,7 @@ def _each_row(
 
     def answer(rows: RowNumbers) -> Tensor:
         batch = assembler.batch(tokens, rows, layout=model.tasks[task].layout)
-        with (
-            torch.inference_mode(),
-            torch.autocast(device.type, dtype=torch.bfloat16, enabled=bfloat16),
-        ):
+        with torch.inference_mode(), autocast(device, precision):
             return work(task, batch.to(device)).float().cpu()
 
     try:
@@ -123,7 +121,7 @@ def evaluate(
     assembler: Assembler,
     *,
     alpha: float = 1.5,
-    bfloat16: bool = False,
+    precision: torch.dtype = torch.float32,
 ) -> Evaluation:
     """Score the model on every task's rows."""
     scored: dict[str, Scored] = {}
@@ -131,7 +129,7 @@ def evaluate(
     tables: list[pa.Table] = []
     for name, of_task in rows.items():
         spec = model.tasks[name]
-        outputs = outputs_of(model, name, of_task.tokens, assembler, bfloat16=bfloat16)
+        outputs = outputs_of(model, name, of_task.tokens, assembler, precision=precision)
         predictions = Predictions.of_outputs(spec, outputs)
         labels = torch.from_numpy(np.asarray(of_task.labels, dtype=np.float32))
         losses[name] = float(make_loss(spec.loss, alpha=alpha)(outputs, labels))

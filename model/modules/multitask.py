@@ -18,6 +18,7 @@ from model.common.errors import InputError
 from model.cpu import speed_up
 from model.data.batches import Batch, Layout
 from model.modules import pairs
+from model.modules.device import no_autocast
 from model.modules.encoder import attention_dropout, layers_of, pool
 from model.modules.heads import Head
 from model.modules.masks import form_of, mask_of
@@ -118,7 +119,11 @@ class MultitaskModel(nn.Module):
 
     def forward(self, task: str, batch: Batch, embeds: Tensor | None = None) -> Tensor:
         """The task's outputs, [B, outputs]; `embeds` stands in for the word embeddings."""
-        outputs: Tensor = self.heads[f"task_{task}"](self.features(task, batch, embeds))
+        features = self.features(task, batch, embeds)
+        with no_autocast(features.device):
+            # A value in bfloat16 has steps of 1/64 where the labels go up to 5.
+            wide = torch.promote_types(features.dtype, torch.float32)
+            outputs: Tensor = self.heads[f"task_{task}"](features.to(wide))
         return outputs
 
     def features(self, task: str, batch: Batch, embeds: Tensor | None = None) -> Tensor:

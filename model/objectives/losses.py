@@ -75,7 +75,7 @@ def make_loss(name: str, *, alpha: float = 1.5) -> Loss:
 
 
 def _wide(outputs: Tensor) -> Tensor:
-    """At least float32: under autocast the head's outputs are bf16."""
+    """At least float32."""
     return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
 

@@ -17,7 +17,7 @@ from model.config.settings import RunConfig
 from model.data.batches import Assembler, TaskStream
 from model.evaluation.evaluate import Rows
 from model.evaluation.model_folder import read_model
-from model.modules.device import bfloat16_on, find_device
+from model.modules.device import find_device, precision_on, use_tensor_cores
 from model.modules.encoder import (
     MINILM,
     TINY,
@@ -64,7 +64,7 @@ class Prepared:
     plan: RoundPlan
     steps: int
     device: torch.device
-    bfloat16: bool
+    precision: torch.dtype
 
     @property
     def dev(self) -> dict[str, Rows]:
@@ -88,7 +88,8 @@ def prepare(
     cache = cache or ProcessCache()
     config = fill_in(config)
     place = find_device(device)
-    bfloat16 = bfloat16_on(config.precision, place)
+    precision = precision_on(config.precision, place)
+    use_tensor_cores(place)
     name = config.encoder.name
     tokenizer = cache.keep("tokenizer", name, lambda: load_tokenizer(name))
     encoder = load_encoder(
@@ -140,7 +141,7 @@ def prepare(
         plan=plan,
         steps=steps,
         device=place,
-        bfloat16=bfloat16,
+        precision=precision,
     )
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+MOST_SKIPS = 20  # halvings of the scale that gradients start with, 65536: below .1 it is no help
+
 
 class TrainingDiverged(RuntimeError):
     """A loss stopped being a finite number."""
@@ -49,29 +51,44 @@ class UnreadStep:
         return cls(number, tuple(losses), smart is not None, values)
 
 
-def read_steps(steps: Sequence[UnreadStep]) -> Iterator[StepReport]:
-    """One wait for all of these steps; then what each told, until one that diverged."""
-    if not steps:
-        return
-    numbers = iter(torch.cat([step.values for step in steps]).tolist())
-    for step in steps:
-        losses = {task: next(numbers) for task in step.tasks}
-        objectives = {task: next(numbers) for task in step.tasks}
-        smart = next(numbers) if step.smart else None
-        norm = next(numbers)
-        _check(step.number, losses, objectives, norm)
-        yield StepReport(losses, smart, norm)
+class Reader:
+    """Reads steps in their order, and notices where training diverged.
+
+    With float16 a step whose gradients overflowed was left out on the device, and the next ones
+    are scaled down until they fit. That is part of it now and then, and not for long.
+    """
+
+    def __init__(self, *, float16: bool = False) -> None:
+        self.skips_allowed = MOST_SKIPS if float16 else 0
+        self.skipped = 0  # in a row
+
+    def read(self, steps: Sequence[UnreadStep]) -> Iterator[StepReport]:
+        """One wait for all of these steps; then what each told, until one that diverged."""
+        if not steps:
+            return
+        numbers = iter(torch.cat([step.values for step in steps]).tolist())
+        for step in steps:
+            losses = {task: next(numbers) for task in step.tasks}
+            objectives = {task: next(numbers) for task in step.tasks}
+            smart = next(numbers) if step.smart else None
+            report = StepReport(losses, smart, next(numbers))
+            fault = self._fault(report, objectives)
+            if fault is None:
+                self.skipped = 0
+                yield report
+                continue
+            self.skipped += 1
+            if self.skipped > self.skips_allowed or not _finite(losses):
+                remedy = "try a smaller optim.learning_rate"
+                raise TrainingDiverged(f"step {step.number}: {fault}; {remedy}")
+
+    def _fault(self, report: StepReport, objectives: dict[str, float]) -> str | None:
+        for task, value in objectives.items():
+            if not math.isfinite(value):
+                return f"the loss of '{task}' is {value} (plain loss {report.losses[task]})"
+        norm = report.gradient_norm
+        return None if math.isfinite(norm) else f"the gradient's norm is {norm}"
 
 
-def _check(
-    number: int, losses: dict[str, float], objectives: dict[str, float], norm: float
-) -> None:
-    remedy = "try a smaller optim.learning_rate"
-    for task, value in objectives.items():
-        if not math.isfinite(value):
-            raise TrainingDiverged(
-                f"step {number}: the loss of '{task}' is {value} "
-                f"(plain loss {losses[task]}); {remedy}"
-            )
-    if not math.isfinite(norm):
-        raise TrainingDiverged(f"step {number}: the gradient's norm is {norm}; {remedy}")
+def _finite(losses: dict[str, float]) -> bool:
+    return all(math.isfinite(value) for value in losses.values())

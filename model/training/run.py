@@ -45,7 +45,7 @@ from model.training.optim import (
 )
 from model.training.prepare import Prepared, start_from
 from model.training.progress import Meter, Progress, Record
-from model.training.readings import UnreadStep, read_steps
+from model.training.readings import Reader, UnreadStep
 from model.training.step import Stepper
 
 SIMCSE, TASKS = "simcse", "tasks"
@@ -87,6 +87,7 @@ class TrainingRun:
         self.progress.drawn = dict.fromkeys(prepared.streams, 0)
         self.unread: list[UnreadStep] = []
         self.look = Heartbeat(LOOK)
+        self.reader = Reader(float16=prepared.precision == torch.float16)
 
     def _enter_stage(self) -> None:
         """A fresh optimiser (and momentum copy) for the stage that begins."""
@@ -111,7 +112,7 @@ class TrainingRun:
             self.config,
             weights=dict(zip(tasks.names, self.config.loss_weights(tasks), strict=True)),
             bregman=0.0 if alone else self.config.smart.bregman,
-            bfloat16=self.prepared.bfloat16,
+            precision=self.prepared.precision,
         )
         share = 0.0 if alone else self.config.average.share
         self.average = Averaged(self.model, share, self.progress.step) if share else None
@@ -159,6 +160,8 @@ class TrainingRun:
         self._enter_stage()
         rest = {n: t for n, t in saved.tensors.items() if not n.startswith((COPY, RAW))}
         load_optimizer_tensors(self.optimizer, rest)
+        if scaler := saved.state.get("scaler"):
+            self.stepper.scaler.load_state_dict(scaler)
         if self.stepper.copy is not None:
             self.stepper.copy.load_state_dict(_part(saved.tensors, COPY))
         if self.average is not None:  # a copy of what was loaded, which is the average
@@ -202,6 +205,7 @@ class TrainingRun:
                 "tasks": self._described_tasks(),
                 "machine": machine(self.prepared.device),
                 "progress": asdict(self.progress),
+                "scaler": self.stepper.scaler.state_dict(),  # of float16; else empty
             },
         )
         prune(self.checkpoints, {entry["checkpoint"] for entry in self.progress.best.values()})
@@ -262,7 +266,7 @@ class TrainingRun:
         """
         began = time.perf_counter()
         unread, self.unread = self.unread, []
-        for report in read_steps(unread):
+        for report in self.reader.read(unread):
             self.progress.meter.add(report)
         waited = time.perf_counter() - began
         self.progress.meter.seconds += waited
@@ -329,7 +333,7 @@ class TrainingRun:
             self.prepared.dev,
             self.prepared.assembler,
             alpha=self.config.loss.alpha,
-            bfloat16=self.prepared.bfloat16,
+            precision=self.prepared.precision,
         )
         record = self._record(evaluation)
         file = self.out / record["predictions"]

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 
 from model.common.rng import rng_seed, seed_rng
 from model.config.settings import RunConfig
 from model.data.batches import Batch
+from model.modules.device import autocast
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
 from model.objectives.losses import make_loss
@@ -51,13 +52,16 @@ class Stepper:
         *,
         weights: dict[str, float],
         bregman: float = 0.0,
-        bfloat16: bool = False,
+        precision: torch.dtype = torch.float32,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.config = config
         self.weights = weights
-        self.bfloat16 = bfloat16
+        self.precision = precision
+        self.device = next(model.parameters()).device
+        # float16 has no room for small gradients: they are computed large, and made small again.
+        self.scaler = GradScaler(self.device.type, enabled=precision == torch.float16)
         self.losses = {
             name: make_loss(task.loss, alpha=config.loss.alpha)
             for name, task in model.tasks.items()
@@ -102,7 +106,7 @@ class Stepper:
                 parameter.grad = gradient
         norm = self._clip()
         set_rates(self.optimizer, rate, self._layer_scales([task for task, _ in batches]))
-        self.optimizer.step()
+        self._update()
         if self.copy is not None:
             kept = dict(self.copy.named_parameters())
             update_momentum(kept, self.model.named_parameters(), self.config.smart.momentum)
@@ -120,12 +124,12 @@ class Stepper:
     ) -> UnreadStep:
         """One optimiser step on a single objective."""
         self.optimizer.zero_grad(set_to_none=True)
-        with self._precision():
+        with autocast(self.device, self.precision):
             loss = objective()
-        loss.backward()
+        self.scaler.scale(loss).backward()
         norm = self._clip()
         set_rates(self.optimizer, rate)
-        self.optimizer.step()
+        self._update()
         return UnreadStep.of(number, {name: loss}, [loss], None, norm)
 
     def _microbatches(
@@ -148,7 +152,7 @@ class Stepper:
         """Add the gradient of one microbatch to those of the model, or of a replica of it."""
         task, batch, term = microbatch.task, microbatch.batch, None
         seed_rng(microbatch.seed, batch.labels.device)
-        with self._precision():
+        with autocast(self.device, self.precision):
             outputs = model(task, batch)
             loss = self.losses[task](outputs, batch.labels)
             objective = loss
@@ -162,7 +166,7 @@ class Stepper:
                     before = self.copy(task, batch)
                 apart = bregman_term(self.model.tasks[task].kind, outputs, before)
                 objective = objective + self.bregman * apart
-        (objective * (microbatch.share * self.weights[task])).backward()
+        self.scaler.scale(objective * (microbatch.share * self.weights[task])).backward()
         share = microbatch.share
         return _Outcome(
             task,
@@ -199,8 +203,14 @@ class Stepper:
             step_size=smart.step_size if published else smart.stride,
             steps=smart.steps,
             norm=smart.norm,
+            scale=self._loss_scale(),
             generator=torch.Generator(outputs.device).manual_seed(rng_seed(seed, 1)),
         )
+
+    def _loss_scale(self) -> Tensor | None:
+        if not self.scaler.is_enabled():
+            return None
+        return self.scaler.scale(torch.ones((), device=self.device))
 
     def _layer_scales(self, tasks: Sequence[str]) -> list[float] | None:
         scale = self.config.optim.layer_scale
@@ -211,6 +221,7 @@ class Stepper:
 
     def _clip(self) -> Tensor:
         """Clip what has been accumulated; its norm before that."""
+        self.scaler.unscale_(self.optimizer)
         parameters = (p for group in self.optimizer.param_groups for p in group["params"])
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
@@ -219,11 +230,10 @@ class Stepper:
             torch._foreach_mul_(gradients, scale)
         return norm
 
-    def _precision(self) -> AbstractContextManager[object]:
-        if not self.bfloat16:
-            return nullcontext()
-        device = next(self.model.parameters()).device
-        return torch.autocast(device.type, dtype=torch.bfloat16)
+    def _update(self) -> None:
+        """The optimiser's part; left out, on the device, where float16 has overflowed."""
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
 
 
 def _sum(values: Iterable[Tensor]) -> Tensor:

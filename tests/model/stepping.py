@@ -12,7 +12,7 @@ from model.config.settings import BatchSettings, LayerScaleSettings, OptimSettin
 from model.data.batches import Batch
 from model.modules.multitask import MultitaskModel
 from model.training.optim import make_optimizer
-from model.training.readings import StepReport, read_steps
+from model.training.readings import Reader, StepReport
 from model.training.step import Stepper
 
 RATE = 1e-3
@@ -26,7 +26,7 @@ def stepper(
     clip: float = 0.0,
     layer_scale: LayerScaleSettings | None = None,
     accumulate: int = 1,
-    bfloat16: bool = False,
+    precision: torch.dtype = torch.float32,
     **settings: Any,
 ) -> ReadAtOnce:
     config = RunConfig(
@@ -42,7 +42,7 @@ def stepper(
         config,
         weights={**ones, **(weights or {})},
         bregman=config.smart.bregman,
-        bfloat16=bfloat16,
+        precision=precision,
     )
 
 
@@ -54,7 +54,7 @@ class ReadAtOnce(Stepper):
 
     def take(self, number: int, batches: Round, rate: float, turns: Any = None) -> StepReport:
         turns = turns or dict.fromkeys(self.model.tasks, number)
-        (report,) = read_steps([self.step(number, batches, rate, turns)])
+        (report,) = Reader().read([self.step(number, batches, rate, turns)])
         return report
 
 

@@ -18,7 +18,7 @@ from model.objectives.schedules import SCHEDULES
 from model.tasks.task_set import LOSSES, TaskSet
 from model.training.operations import Operations
 from model.training.prepare import ProcessCache, prepare
-from model.training.readings import TrainingDiverged, UnreadStep, read_steps
+from model.training.readings import Reader, TrainingDiverged, UnreadStep
 from model.training.run import TrainingRun
 
 BASE = {
@@ -117,12 +117,12 @@ def test_the_step_that_diverged_is_named_though_later_ones_are_worse() -> None:
     steps = [unread(n, 0.5) for n in range(7)]
     steps += [unread(7, 0.5, objective=float("inf"))]
     steps += [unread(n, float("nan"), float("nan")) for n in (8, 9)]
-    read = read_steps(steps)
+    read = Reader().read(steps)
     assert [next(read).losses for _ in range(7)] == [{"mood": 0.5}] * 7
     with pytest.raises(TrainingDiverged, match=r"step 7: .* 'mood' is inf \(plain loss 0.5\)"):
         next(read)
     with pytest.raises(TrainingDiverged, match="step 3: the gradient's norm is inf"):
-        list(read_steps([unread(3, 0.5, float("inf")), unread(4, float("nan"))]))
+        list(Reader().read([unread(3, 0.5, float("inf")), unread(4, float("nan"))]))
 
 
 def test_a_run_that_diverged_between_two_looks_saves_nothing(

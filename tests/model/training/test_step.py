@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.common.rng import rng_seed
 from model.config.settings import (
@@ -21,7 +21,7 @@ from model.objectives.losses import make_loss
 from model.objectives.surgery import surgery
 from model.training.microbatches import split_batch
 from model.training.optim import make_optimizer
-from model.training.readings import TrainingDiverged, read_steps
+from model.training.readings import MOST_SKIPS, Reader, TrainingDiverged, UnreadStep
 
 from ..stepping import RATE, Round, close, gradients, stepper
 
@@ -424,24 +424,97 @@ def test_a_step_on_one_objective(calm: Any, rounds: dict[str, Batch]) -> None:
         work.step_on(n, "mood", lambda: model.encode(rounds["mood"]).square().mean(), 1.0)
         for n in range(5)
     ]
-    values = [report.losses["mood"] for report in read_steps(unread)]
+    values = [report.losses["mood"] for report in Reader().read(unread)]
     assert values[-1] < values[0]
     lost = work.step_on(9, "mood", lambda: model.encode(rounds["mood"]).mean() * math.nan, 1.0)
     with pytest.raises(TrainingDiverged, match="step 9: the loss of 'mood' is nan"):
-        list(read_steps([*unread, lost]))
+        list(Reader().read([*unread, lost]))
 
 
+@pytest.fixture
+def no_onednn() -> Iterator[None]:
+    """Some virtual machines name bf16 instructions that they do not have; oneDNN believes them."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+@pytest.mark.usefixtures("no_onednn")
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("surgery", ["none", "pcgrad"])
 def test_half_precision_stays_near_and_keeps_whole_weights(
-    calm: Any, rounds: dict[str, Batch]
+    calm: Any, rounds: dict[str, Batch], dtype: torch.dtype, surgery: str
 ) -> None:
     whole, half = calm(), calm()
-    smart = SmartSettings(weight=0.1, variant="ball", bregman=0.1)
-    one = stepper(whole, smart=smart).take(0, list(rounds.items()), 1.0)
-    # Some virtual machines name bf16 instructions that they do not have; oneDNN believes them.
-    with torch.backends.mkldnn.flags(enabled=False):
-        two = stepper(half, smart=smart, bfloat16=True).take(0, list(rounds.items()), 1.0)
-    for name in NAMES:
-        assert two.losses[name] == pytest.approx(one.losses[name], rel=0.05)
-        assert two.losses[name] != one.losses[name]
+    settings: dict[str, Any] = {
+        "smart": SmartSettings(weight=0.1, variant="ball", bregman=0.1),
+        "surgery": surgery,
+        "clip": 1.0,
+    }
+    by_whole, by_half = stepper(whole, **settings), stepper(half, precision=dtype, **settings)
+    if dtype == torch.float16:  # these heads have losses of thousands
+        by_half.scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for step in range(3):
+        one = by_whole.take(step, list(rounds.items()), 0.1)
+        two = by_half.take(step, list(rounds.items()), 0.1)
+        assert two.losses == pytest.approx(one.losses, rel=0.05)
+        assert two.losses != one.losses
+        assert two.gradient_norm == pytest.approx(one.gradient_norm, rel=0.2)  # told unscaled
     assert {weights.dtype for weights in half.parameters()} == {torch.float32}
+    assert by_half.scaler.is_enabled() == (dtype == torch.float16)
+
+
+@pytest.mark.usefixtures("no_onednn")
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_heads_and_losses_are_whole_numbers_under_autocast(
+    calm: Any, rounds: dict[str, Batch], dtype: torch.dtype
+) -> None:
+    model = calm(head_hidden=8)
+    seen: set[torch.dtype] = set()
+    for part in model.heads.modules():
+        if isinstance(part, nn.Linear):
+            part.register_forward_hook(lambda _, __, output: seen.add(output.dtype))
+    inside: set[torch.dtype] = set()
+    layer = model.encoder.encoder.layer[0].intermediate.dense
+    layer.register_forward_hook(lambda _, __, output: inside.add(output.dtype))
+    work = stepper(model, precision=dtype)
+    work.step(0, list(rounds.items()), 1.0, dict.fromkeys(model.tasks, 0))
+    assert seen == {torch.float32} and inside == {dtype}
+
+
+@pytest.mark.usefixtures("no_onednn")
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_a_step_that_overflows_in_float16_is_left_out_and_the_next_one_is_smaller(
+    calm: Any, rounds: dict[str, Batch]
+) -> None:
+    model = calm()
+    work = stepper(model, precision=torch.float16)
+    work.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    reader = Reader(float16=True)
+    before = [weights.detach().clone() for weights in model.parameters()]
+    turns = dict.fromkeys(model.tasks, 0)
+    told = list(reader.read([work.step(0, list(rounds.items()), 1.0, turns)]))
+    assert told == [] and reader.skipped == 1
+    assert all(map(torch.equal, before, model.parameters()))
+    for number in range(1, 40):
+        if list(reader.read([work.step(number, list(rounds.items()), 1.0, turns)])):
+            break
+        reader.skipped = 1  # the start was set too high on purpose
+    assert number > 3 and work.scaler.get_scale() == 2.0 ** (40 - number)
+    assert not all(map(torch.equal, before, model.parameters()))
+
+
+def test_overflow_for_ever_or_in_the_loss_itself_is_divergence() -> None:
+    def step(number: int, loss: float, norm: float) -> UnreadStep:
+        value = torch.tensor(loss)
+        return UnreadStep.of(number, {"mood": value}, [value], None, torch.tensor(norm))
+
+    reader = Reader(float16=True)
+    some = [step(n, 0.5, math.inf) for n in range(MOST_SKIPS)]
+    assert list(reader.read(some)) == []
+    assert len(list(reader.read([step(20, 0.5, 1.0), *some]))) == 1  # one that fits, and again
+    with pytest.raises(TrainingDiverged, match="step 99: the gradient's norm is inf"):
+        list(reader.read([step(99, 0.5, math.inf)]))
+    with pytest.raises(TrainingDiverged, match="step 5: the loss of 'mood' is nan"):
+        list(Reader(float16=True).read([step(5, math.nan, math.nan)]))

@@ -131,6 +131,10 @@ class SmartSettings:
     variant: Annotated[
         Literal["published", "ball", "random"], "as packaged, as written, or without inner pass"
     ] = "published"
+    at: Annotated[
+        Literal["words", "embeddings", "auto"],
+        "word vectors, or the embedding layer's output; auto: the latter for published",
+    ] = "auto"
     radius: Annotated[float, Above(0), "size of the perturbation (ball, random)"] = 0.01
     masks: Annotated[
         Literal["shared", "anew", "auto"], "dropout of the second pass; auto: anew for published"
@@ -155,6 +159,13 @@ class SmartSettings:
     every: Annotated[int, AtLeast(1), "only every k-th batch of a task, scaled by k"] = 1
     bregman: Annotated[float, AtLeast(0), "mu of the Bregman proximal term; 0 turns it off"] = 0.0
     momentum: Annotated[float, AtLeast(0), Below(1), "of the copy that mu holds on to"] = 0.99
+
+    @property
+    def where(self) -> Literal["words", "embeddings"]:
+        """What is perturbed: published packages take the embedding layer's output."""
+        if self.at == "auto":
+            return "embeddings" if self.variant == "published" else "words"
+        return self.at
 
     @property
     def shared_masks(self) -> bool:

@@ -1,6 +1,7 @@
 """SMART: outputs must not change much when the embeddings are perturbed a little.
 
-Three ways to choose the perturbation, all of shape [B, L, width]:
+Three ways to choose the perturbation, all of shape [B, L, width]. Whether the embeddings are
+word vectors or the output of the whole embedding layer is the caller's choice (`smart.at`).
 
 published  what the packages in use do. The step is divided by its own norm, so the
            perturbation has size about 1 in every token whatever the other settings;

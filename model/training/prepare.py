@@ -18,6 +18,7 @@ from model.data.batches import Assembler, TaskStream
 from model.evaluation.evaluate import Rows
 from model.evaluation.model_folder import read_model
 from model.modules.device import find_device, precision_on, use_tensor_cores
+from model.modules.embeddings import embedding_module
 from model.modules.encoder import (
     MINILM,
     TINY,
@@ -103,6 +104,8 @@ def prepare(
     model = build_model(config, tasks, encoder)
     check_layers(config, model)
     check_pooler(config, model)
+    if config.smart.weight > 0:
+        embedding_module(encoder, config.smart.where)  # or say at once that there is none
     inputs = cache.keep(
         "inputs",
         inputs_key(config, tasks, data),

@@ -20,6 +20,7 @@ from model.common.rng import rng_seed, seed_rng
 from model.config.settings import RunConfig
 from model.data.batches import Batch
 from model.modules.device import autocast
+from model.modules.embeddings import embedding_module, kept, replaced
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
 from model.objectives.losses import make_loss
@@ -152,12 +153,15 @@ class Stepper:
         """Add the gradient of one microbatch to those of the model, or of a replica of it."""
         task, batch, term = microbatch.task, microbatch.batch, None
         seed_rng(microbatch.seed, batch.labels.device)
+        at = self.config.smart.where
+        point = embedding_module(model.encoder, at) if microbatch.smart else None
         with autocast(self.device, self.precision):
-            outputs = model(task, batch)
+            with kept(point) as embeds:
+                outputs = model(task, batch)
             loss = self.losses[task](outputs, batch.labels)
             objective = loss
-            if microbatch.smart:
-                term = self._smart(model, microbatch, outputs)
+            if point is not None:
+                term = self._smart(model, microbatch, point, embeds[0], outputs)
                 # Scaled by k, every k-th step has the same expectation as every step.
                 weight = self.config.smart.weight * self.config.smart.every
                 objective = objective + weight * term
@@ -175,24 +179,27 @@ class Stepper:
             None if term is None else term.detach() * share,
         )
 
-    def _smart(self, model: MultitaskModel, microbatch: MicroBatch, outputs: Tensor) -> Tensor:
-        smart, task, batch, seed = (
-            self.config.smart,
-            microbatch.task,
-            microbatch.batch,
-            microbatch.seed,
-        )
+    def _smart(
+        self,
+        model: MultitaskModel,
+        microbatch: MicroBatch,
+        point: nn.Module,
+        embeds: Tensor,
+        outputs: Tensor,
+    ) -> Tensor:
+        smart, task, seed = self.config.smart, microbatch.task, microbatch.seed
         published = smart.variant == "published"
 
         def perturbed(embeds: Tensor) -> Tensor:
             if smart.shared_masks:
-                seed_rng(seed, batch.labels.device)  # the dropout masks of the clean pass again
-            result: Tensor = model(task, batch, embeds)
+                seed_rng(seed, self.device)  # the dropout masks of the clean pass again
+            with replaced(point, embeds):
+                result: Tensor = model(task, microbatch.batch)
             return result
 
         return smart_term(
             perturbed,
-            model.embed(batch),
+            embeds,
             outputs,
             kind=model.tasks[task].kind,
             share=microbatch.share,

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from smart_pytorch import SMARTLoss, sym_kl_loss
 from torch import Tensor, nn
 
 from model.common.rng import rng_seed
@@ -156,6 +159,43 @@ def test_shared_masks_leave_nothing_to_a_perturbation_of_nothing(
 
     assert term("shared") < 1e-8
     assert term("anew") > 1e-4  # two masks differ by themselves
+
+
+@pytest.mark.parametrize("at", ["embeddings", "words"])
+def test_published_smart_is_the_package_on_the_embedding_layers_output(
+    calm: Any, rounds: dict[str, Batch], at: Any
+) -> None:
+    """As mt-dnn has it, and the package's README: not word vectors, but what the layers read."""
+    mine, plain = calm(), calm()
+    batch = rounds["mood"]
+    smart = SmartSettings(weight=0.5, at="auto" if at == "embeddings" else at)
+    told = stepper(mine, smart=smart).take(0, [("mood", batch)], 0.0)
+
+    bert = plain.encoder
+    mask = batch.attention_mask
+
+    def head_of(embeds: Tensor) -> Tensor:
+        hidden = bert.encoder(embeds, attention_mask=mask[:, None, None, :].bool())[0]
+        weights = mask.unsqueeze(-1) / mask.sum(1)[:, None, None]
+        outputs: Tensor = plain.heads["task_mood"]((hidden * weights).sum(1))
+        return outputs
+
+    embeds = bert.embeddings(input_ids=batch.input_ids, token_type_ids=batch.token_type_ids)
+    outputs = head_of(embeds)
+    torch.manual_seed(rng_seed(rng_seed(0, 0, 0, 0), 1))  # the start of the search
+    package = SMARTLoss(head_of, partial(sym_kl_loss, reduction="batchmean"))
+    term = package(embeds, outputs)
+    (F.cross_entropy(outputs, batch.labels.long()) + 0.5 * term).backward()
+    same = told.smart == pytest.approx(term.item(), rel=1e-4)
+    assert same == (at == "embeddings")
+    assert close(gradients(mine), gradients(plain), 1e-5) == (at == "embeddings")
+
+
+def test_what_is_perturbed_suits_the_variant_unless_asked_for() -> None:
+    assert SmartSettings().where == "embeddings"
+    assert SmartSettings(variant="ball").where == SmartSettings(variant="random").where == "words"
+    assert SmartSettings(at="words").where == "words"
+    assert SmartSettings(variant="ball", at="embeddings").where == "embeddings"
 
 
 def test_masks_suit_the_variant_unless_asked_for() -> None:

@@ -416,9 +416,9 @@ def test_layer_scale_changes_the_rates_of_the_layers_alone(
         found = {group["depth"]: group["lr"] for group in work.optimizer.param_groups}
         return {depth: rate / (0.1 * RATE) for depth, rate in sorted(found.items())}
 
-    assert rates("mood") == pytest.approx({0: 1.0, 1: 0.5, 2: 2.0, 3: 1.0})
-    assert rates("same") == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0})
-    assert rates("mood", "same") == pytest.approx({0: 1.0, 1: 0.75, 2: 1.5, 3: 1.0})
+    assert rates("mood") == pytest.approx({0: 1.0, 1: 0.5, 2: 2.0, 3: 1.0, 4: 1.0})
+    assert rates("same") == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0})
+    assert rates("mood", "same") == pytest.approx({0: 1.0, 1: 0.75, 2: 1.5, 3: 1.0, 4: 1.0})
 
 
 def test_a_layer_scaled_to_nothing_stays_where_it_is(calm: Any, rounds: dict[str, Batch]) -> None:

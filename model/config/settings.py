@@ -60,6 +60,9 @@ class EncoderSettings:
     adapter_size: Annotated[int, AtLeast(1), "width of the PALs"] = 204
     adapter_heads: Annotated[int, AtLeast(1), "attention heads of the PALs"] = 12
     max_length: Annotated[int, AtLeast(8), "tokens; longer inputs are cut"] = 256
+    gradient_checkpointing: Annotated[
+        bool, "keep less for the way back and compute it again: less memory, a third more time"
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +236,9 @@ class BudgetSettings:
     epochs: Annotated[float | None, Above(0), "null: as many as the examples need"] = 2.0
     examples: Annotated[int | None, AtLeast(1), "training examples seen; null: no limit"] = None
     eval_every: Annotated[
-        int | None, AtLeast(1), "examples between evaluations; null: one per epoch, at least 3"
+        int | None,
+        AtLeast(1),
+        "examples between evaluations; null: one per epoch of all stages, at least 3",
     ] = None
     eval_rows: Annotated[int | None, AtLeast(2), "dev rows scored of each task; null: all"] = None
 

@@ -192,6 +192,17 @@ def choose_trained(encoder: nn.Module, *, frozen: bool, layers: Sequence[int] | 
         stack[layer].requires_grad_(True)
 
 
+def checkpoint_gradients(encoder: nn.Module) -> None:
+    """Compute the layers' insides again on the way back instead of keeping them."""
+    model: Any = encoder
+    if not model.supports_gradient_checkpointing:
+        fault = f"{type(encoder).__name__} cannot do it in transformers; set it to false"
+        raise InputError("encoder.gradient_checkpointing", [fault])
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    # Else a frozen encoder's passes would be kept for gradients that nobody wants.
+    model.disable_input_require_grads()
+
+
 def has_pooler(encoder: nn.Module) -> bool:
     """DistilBERT and ELECTRA, for two, have none."""
     return getattr(encoder, "pooler", None) is not None

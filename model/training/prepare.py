@@ -22,6 +22,7 @@ from model.modules.embeddings import embedding_module
 from model.modules.encoder import (
     MINILM,
     TINY,
+    checkpoint_gradients,
     choose_trained,
     encoder_defaults,
     has_pooler,
@@ -199,6 +200,8 @@ def fill_in(config: RunConfig) -> RunConfig:
 def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> MultitaskModel:
     """The model with fresh heads; they depend on the seed and nothing else."""
     choose_trained(encoder, frozen=config.encoder.frozen, layers=config.encoder.train_layers)
+    if config.encoder.gradient_checkpointing:
+        checkpoint_gradients(encoder)
     width = int(encoder.config.hidden_size)  # type: ignore[union-attr,arg-type]
     hidden, dropout = config.head.hidden, config.head.dropout
     spec = ModelSpec(

@@ -118,8 +118,11 @@ def fits_replicas(model: MultitaskModel, microbatch: MicroBatch) -> bool:
     Encoders may have dropout that is none of ours and draws from torch's generator, which
     replicas would have to share; or dropout of tensors that do not begin with the batch's rows.
     PALs keep the task in one place, also in the copy of the model that Bregman's term asks.
+    Gradient checkpointing repeats the draws of torch's generator alone.
     """
     if microbatch.batch.labels.device.type != "cpu" or model.pals is not None:
+        return False
+    if model.encoder.is_gradient_checkpointing:
         return False
     two = microbatch.batch if len(microbatch) > 1 else doubled(microbatch.batch)
 

@@ -20,6 +20,7 @@ from model.data.batches import Batch
 from model.evaluation.model_folder import read_model, save_model
 from model.modules.encoder import (
     attention_dropout,
+    checkpoint_gradients,
     choose_trained,
     hidden_dropout,
     layers_of,
@@ -36,7 +37,7 @@ from model.training.optim import make_optimizer
 from model.training.step import Stepper
 
 from ...conftest import make_model
-from ..stepping import stepper
+from ..stepping import close, gradients, stepper
 from ..test_resume import after, same_result
 from .encoders import FAMILIES, WIDTH, Family, save_encoder, table
 
@@ -216,6 +217,27 @@ def test_a_step_leaves_the_host_in_peace(folder: Path, monkeypatch: pytest.Monke
         parts = {"mood": 1, "same": 1, "near": 2}
         rounds = [(task, batch(count, padded)) for task, count in parts.items()]
         Stepper.step(work, 0, rounds, 1.0, dict.fromkeys(parts, 0))
+
+
+def test_gradients_computed_again_are_the_same_or_it_is_refused_in_words(
+    family: Family, folder: Path, batch_of: Any
+) -> None:
+    def encoder() -> Any:
+        return load_encoder(str(folder), dropout=0.2, attention_dropout=0.2)
+
+    again = encoder()
+    if not family.checkpointing:
+        with pytest.raises(InputError, match="cannot do it in transformers; set it to false"):
+            checkpoint_gradients(again)
+        return
+    checkpoint_gradients(again)
+    found = []
+    for model in (make_model(encoder=encoder()).train(), make_model(encoder=again).train()):
+        rounds = [(task.name, batch_of(task)) for task in model.spec.tasks]
+        work = stepper(model, smart=SmartSettings(weight=0.5, masks="shared"))
+        work.step(0, rounds, 1.0, dict.fromkeys(model.tasks, 0))
+        found.append(gradients(model))
+    assert close(*found, 1e-6)
 
 
 def test_what_is_saved_is_what_was_there(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from model.config.settings import SmartSettings
 from model.cpu.dropout import Dropout
 from model.data.batches import Batch
+from model.modules.encoder import checkpoint_gradients
 from model.modules.multitask import MultitaskModel
 from model.training.microbatches import MicroBatch, cut_in_two
 from model.training.replicas import Replicas, fits_replicas, replica_of
@@ -212,7 +213,9 @@ def test_a_model_with_masks_of_its_own_has_no_replica(
     foreign, turned = calm(dropout=0.3), calm(dropout=0.3)
     foreign.encoder.embeddings.dropout = nn.Dropout(0.3)  # type: ignore[union-attr]
     turned.encoder.embeddings.dropout = SecondIsTheBatch()  # type: ignore[union-attr]
-    for model in (foreign, turned, calm(dropout=0.3, adapter="pals")):
+    again = calm(dropout=0.3)
+    checkpoint_gradients(again.encoder)
+    for model in (foreign, turned, again, calm(dropout=0.3, adapter="pals")):
         before = torch.default_generator.get_state()
         assert not fits_replicas(model, part_of(batches))
         assert torch.equal(torch.default_generator.get_state(), before)

@@ -59,6 +59,10 @@ def _encoder(config: RunConfig) -> Iterator[Fault]:
     if encoder.frozen and config.pretrain.simcse.epochs > 0:
         text = "SimCSE trains the encoder, but encoder.frozen is true; set one of them off"
         yield ("pretrain.simcse.epochs", "encoder.frozen"), f"'pretrain.simcse.epochs': {text}"
+    if encoder.gradient_checkpointing and encoder.adapter == "pals":
+        keys = ("encoder.gradient_checkpointing", "encoder.adapter")
+        why = "PALs do not know their task when layers are computed again"
+        yield keys, f"'{keys[0]}': {why}; set one of them off"
     size, heads = encoder.adapter_size, encoder.adapter_heads
     if size % heads:
         keys = ("encoder.adapter_heads", "encoder.adapter_size")

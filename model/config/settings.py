@@ -60,6 +60,9 @@ class EncoderSettings:
     adapter_size: Annotated[int, AtLeast(1), "width of the PALs"] = 204
     adapter_heads: Annotated[int, AtLeast(1), "attention heads of the PALs"] = 12
     max_length: Annotated[int, AtLeast(8), "tokens; longer inputs are cut"] = 256
+    gradient_checkpointing: Annotated[
+        bool, "keep less for the way back and compute it again: less memory, a third more time"
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +134,10 @@ class SmartSettings:
     variant: Annotated[
         Literal["published", "ball", "random"], "as packaged, as written, or without inner pass"
     ] = "published"
+    at: Annotated[
+        Literal["words", "embeddings", "auto"],
+        "word vectors, or the embedding layer's output; auto: the latter for published",
+    ] = "auto"
     radius: Annotated[float, Above(0), "size of the perturbation (ball, random)"] = 0.01
     masks: Annotated[
         Literal["shared", "anew", "auto"], "dropout of the second pass; auto: anew for published"
@@ -155,6 +162,13 @@ class SmartSettings:
     every: Annotated[int, AtLeast(1), "only every k-th batch of a task, scaled by k"] = 1
     bregman: Annotated[float, AtLeast(0), "mu of the Bregman proximal term; 0 turns it off"] = 0.0
     momentum: Annotated[float, AtLeast(0), Below(1), "of the copy that mu holds on to"] = 0.99
+
+    @property
+    def where(self) -> Literal["words", "embeddings"]:
+        """What is perturbed: published packages take the embedding layer's output."""
+        if self.at == "auto":
+            return "embeddings" if self.variant == "published" else "words"
+        return self.at
 
     @property
     def shared_masks(self) -> bool:
@@ -222,7 +236,9 @@ class BudgetSettings:
     epochs: Annotated[float | None, Above(0), "null: as many as the examples need"] = 2.0
     examples: Annotated[int | None, AtLeast(1), "training examples seen; null: no limit"] = None
     eval_every: Annotated[
-        int | None, AtLeast(1), "examples between evaluations; null: one per epoch, at least 3"
+        int | None,
+        AtLeast(1),
+        "examples between evaluations; null: one per epoch of all stages, at least 3",
     ] = None
     eval_at: Annotated[
         tuple[int, ...] | None, AtLeast(1), "examples at which to evaluate, in place of eval_every"
@@ -253,7 +269,8 @@ class RunConfig:
     init_from: Annotated[str | None, "model folder of another run to start from"] = None
     budget: BudgetSettings = BudgetSettings()
     precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], "auto: bfloat16 autocast on CUDA that has it"
+        Literal["auto", "float32", "bfloat16", "float16"],
+        "of the encoder's passes; auto: on CUDA bfloat16 where it is native, else float16",
     ] = "auto"
     seed: Annotated[int, AtLeast(0), AtMost(2**32 - 1), "of every random draw"] = 0
 

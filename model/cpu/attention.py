@@ -49,14 +49,26 @@ def attention(
     return torch.matmul(weights, value).transpose(1, 2), None
 
 
+def mask(*, attention_mask: Tensor | None = None, **others: Any) -> Tensor | None:
+    """transformers' mask, which else asks the device whether there is any padding.
+
+    `model.modules.masks` knows that, and gives none where none is needed.
+    """
+    from transformers.masking_utils import sdpa_mask
+
+    if attention_mask is not None:
+        others["allow_is_bidirectional_skip"] = False
+    result: Tensor | None = sdpa_mask(attention_mask=attention_mask, **others)
+    return result
+
+
 def use_own_attention(encoder: nn.Module) -> None:
     """Where the encoder takes its attention from transformers' table, let it take ours."""
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
 
     config: Any = encoder.config
     if config._attn_implementation != "sdpa":
         return
     AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    AttentionMaskInterface.register(NAME, mask)
     encoder.set_attn_implementation(NAME)  # type: ignore[operator]

@@ -30,6 +30,7 @@ class Batch:
     labels: torch.Tensor  # [B], float32; NaN where unlabelled
     rows: RowNumbers  # [B], which examples these are
     parts: int  # 2: the first B rows are sentence 1, the next B sentence 2
+    padded: bool = True  # False: the mask is all ones, known without asking the device
 
     def to(self, device: torch.device | str) -> Batch:
         return replace(
@@ -78,6 +79,7 @@ class Assembler:
             labels=torch.from_numpy(known.astype(np.float32)),
             rows=rows,
             parts=2 if layout == "bi" else 1,
+            padded=not mask.all(),
         )
 
 

@@ -18,10 +18,12 @@ from model.data.clean import CLEAN
 from model.data.tokens import Tokens, encode_texts
 from model.evaluation.predictions import Predictions, join_tables, predictions_table
 from model.evaluation.scores import Array, Scored, Scores, score
+from model.modules.device import autocast, place
 from model.modules.multitask import MultitaskModel, TaskSpec
 from model.objectives.losses import make_loss
 
 EVAL_BATCH = 32  # the quickest where each thread has its own batch (docs/performance.md)
+EVAL_BATCH_ON_GPU = 256  # so that the device has enough to do; not measured
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,12 @@ def outputs_of(
     tokens: Tokens,
     assembler: Assembler,
     *,
-    batch_size: int = EVAL_BATCH,
-    bfloat16: bool = False,
+    batch_size: int | None = None,
+    precision: torch.dtype = torch.float32,
 ) -> Tensor:
     """The raw outputs of every row, in the rows' order, [rows, outputs], on the CPU."""
     width = model.tasks[task].outputs
-    return _each_row(model, width, model, task, tokens, assembler, batch_size, bfloat16)
+    return _each_row(model, width, model, task, tokens, assembler, batch_size, precision)
 
 
 def features_of(model: MultitaskModel, task: str, tokens: Tokens, assembler: Assembler) -> Tensor:
@@ -69,11 +71,13 @@ def _each_row(
     task: str,
     tokens: Tokens,
     assembler: Assembler,
-    batch_size: int = EVAL_BATCH,
-    bfloat16: bool = False,
+    batch_size: int | None = None,
+    precision: torch.dtype = torch.float32,
 ) -> Tensor:
     """What the work makes of every row, [rows, width], in batches of rows of like length."""
     device = next(model.parameters()).device
+    on_cpu = device.type == "cpu"
+    batch_size = batch_size or (EVAL_BATCH if on_cpu else EVAL_BATCH_ON_GPU)
     outputs = torch.zeros(len(tokens), width)
     training = model.training
     model.eval()
@@ -81,18 +85,15 @@ def _each_row(
 
     def answer(rows: RowNumbers) -> Tensor:
         batch = assembler.batch(tokens, rows, layout=model.tasks[task].layout)
-        with (
-            torch.inference_mode(),
-            torch.autocast(device.type, dtype=torch.bfloat16, enabled=bfloat16),
-        ):
-            return work(task, batch.to(device)).float().cpu()
+        with torch.inference_mode(), autocast(device, precision):
+            return work(task, place(batch, device)).float()
 
     try:
         # PALs keep the task and the mask in one place, so they take one batch at a time.
-        alone = device.type != "cpu" or model.pals is not None
-        results = map(answer, batches) if alone else side_by_side(answer, batches)
-        for rows, found in zip(batches, results, strict=True):
-            outputs[torch.from_numpy(rows)] = found
+        alone = not on_cpu or model.pals is not None
+        found = list(map(answer, batches) if alone else side_by_side(answer, batches))
+        if found:  # one copy for all: the host waits once
+            outputs[torch.from_numpy(np.concatenate(batches))] = torch.cat(found).cpu()
     finally:
         model.train(training)
     return outputs
@@ -123,7 +124,7 @@ def evaluate(
     assembler: Assembler,
     *,
     alpha: float = 1.5,
-    bfloat16: bool = False,
+    precision: torch.dtype = torch.float32,
 ) -> Evaluation:
     """Score the model on every task's rows."""
     scored: dict[str, Scored] = {}
@@ -131,7 +132,7 @@ def evaluate(
     tables: list[pa.Table] = []
     for name, of_task in rows.items():
         spec = model.tasks[name]
-        outputs = outputs_of(model, name, of_task.tokens, assembler, bfloat16=bfloat16)
+        outputs = outputs_of(model, name, of_task.tokens, assembler, precision=precision)
         predictions = Predictions.of_outputs(spec, outputs)
         labels = torch.from_numpy(np.asarray(of_task.labels, dtype=np.float32))
         losses[name] = float(make_loss(spec.loss, alpha=alpha)(outputs, labels))

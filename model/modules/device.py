@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
 import torch
+from torch import Tensor
 
 from model.common.errors import InputError
+from model.data.batches import Batch
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TENSOR_CORES = (7, 0)  # the first compute capability whose float16 is faster than its float32
+AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # the devices that know it
 
 
 def find_device(name: str | None) -> torch.device:
@@ -20,11 +29,64 @@ def find_device(name: str | None) -> torch.device:
     return device
 
 
-def bfloat16_on(precision: str, device: torch.device) -> bool:
+def precision_on(precision: str, device: torch.device) -> torch.dtype:
+    """What a run computes its passes in; weights and heads are float32 in any case."""
     if precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    if precision == "bfloat16" and device.type == "cpu":
+        return _fastest(device)
+    if precision != "float32" and device.type == "cpu":
         # Slower than float32 on most CPUs, and on some a crash (illegal instruction).
-        fault = "bfloat16 is for GPUs, and this run is on the CPU; take auto or float32"
+        fault = f"{precision} is for GPUs, and this run is on the CPU; take auto or float32"
         raise InputError("precision", [fault])
-    return precision == "bfloat16"
+    return DTYPES[precision]
+
+
+def evaluation_precision(precision: str, device: torch.device) -> torch.dtype:
+    """As near to what the run computed in as this device can: a driver may have no GPU."""
+    return torch.float32 if device.type == "cpu" else precision_on(precision, device)
+
+
+def _fastest(device: torch.device) -> torch.dtype:
+    if device.type != "cuda":
+        return torch.float32
+    with torch.cuda.device(device):  # torch asks the current one
+        # Cards before Ampere, a T4 or a V100, take bfloat16 too, by slow emulation.
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return torch.bfloat16
+    new_enough = torch.cuda.get_device_capability(device) >= TENSOR_CORES
+    return torch.float16 if new_enough else torch.float32
+
+
+def use_tensor_cores(device: torch.device) -> None:
+    """Let float32 products take TF32 on a GPU that has it; on a CPU nothing changes."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
+    """Passes in this precision; with float32 none of them is touched."""
+    if dtype == torch.float32:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=dtype)
+
+
+def no_autocast(device: torch.device) -> AbstractContextManager[object]:
+    if device.type in AUTOCAST and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def place(batch: Batch, device: torch.device) -> Batch:
+    """The batch on its device. The host does not wait for the copy: it comes from pinned memory."""
+    if device.type != "cuda":
+        return batch.to(device)
+
+    def copy(tensor: Tensor) -> Tensor:
+        return tensor.pin_memory().to(device, non_blocking=True)
+
+    return replace(
+        batch,
+        input_ids=copy(batch.input_ids),
+        attention_mask=copy(batch.attention_mask),
+        token_type_ids=copy(batch.token_type_ids),
+        labels=copy(batch.labels),
+    )

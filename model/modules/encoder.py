@@ -119,38 +119,46 @@ def explained(name: str) -> Iterator[None]:
         raise InputError("encoder.name", [fault]) from error
 
 
-# BERT and its kin name the two dropouts alike; DistilBERT has names of its own.
-HIDDEN_DROPOUT = ("hidden_dropout_prob", "dropout")
-ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")
+# BERT and its kin name the two dropouts alike; DistilBERT has names of its own, and ModernBERT
+# has two for what is one elsewhere.
+HIDDEN_DROPOUT = (("hidden_dropout_prob",), ("dropout",), ("mlp_dropout", "embedding_dropout"))
+ATTENTION_DROPOUT = (("attention_probs_dropout_prob",), ("attention_dropout",))
 
 
 def set_dropouts(config: Any, dropout: float | None, attention_dropout: float | None) -> None:
     for value, names in ((dropout, HIDDEN_DROPOUT), (attention_dropout, ATTENTION_DROPOUT)):
         if value is None:
             continue
-        name = next((name for name in names if hasattr(config, name)), None)
-        if name is None:  # set under a name that it does not read, it would have no effect
-            fault = f"{type(config).__name__} has no {names[0]}; leave it out for this encoder"
+        own = _own_names(config, names)
+        if not own:  # set under a name that it does not read, it would have no effect
+            fault = f"{type(config).__name__} has no {names[0][0]}; leave it out for this encoder"
             key = "dropout" if names is HIDDEN_DROPOUT else "attention_dropout"
             raise InputError(f"encoder.{key}", [fault])
-        setattr(config, name, float(value))
+        for name in own:
+            setattr(config, name, float(value))
 
 
 def hidden_dropout(encoder: nn.Module) -> float:
-    return _first(encoder.config, HIDDEN_DROPOUT)
+    return _rate_of(encoder.config, HIDDEN_DROPOUT)
 
 
 def attention_dropout(encoder: nn.Module) -> float:
-    return _first(encoder.config, ATTENTION_DROPOUT)
+    return _rate_of(encoder.config, ATTENTION_DROPOUT)
 
 
-def _first(config: Any, names: Sequence[str]) -> float:
-    return float(next((getattr(config, name) for name in names if hasattr(config, name)), 0.1))
+def _own_names(config: Any, names: Sequence[Sequence[str]]) -> Sequence[str]:
+    return next((some for some in names if all(hasattr(config, name) for name in some)), ())
+
+
+def _rate_of(config: Any, names: Sequence[Sequence[str]]) -> float:
+    own = _own_names(config, names)
+    return float(getattr(config, own[0])) if own else 0.1
 
 
 def layers_of(encoder: nn.Module) -> nn.ModuleList:
-    """The encoder's stack of layers."""
-    count = getattr(encoder.config, "num_hidden_layers", None)
+    """The encoder's stack of layers; ALBERT's, which share their weights, are one or few groups."""
+    config: Any = encoder.config
+    count = getattr(config, "num_hidden_groups", None) or getattr(config, "num_hidden_layers", None)
     for module in encoder.modules():
         if isinstance(module, nn.ModuleList) and len(module) == count:
             return module
@@ -182,6 +190,17 @@ def choose_trained(encoder: nn.Module, *, frozen: bool, layers: Sequence[int] | 
     encoder.requires_grad_(False)
     for layer in layers or ():
         stack[layer].requires_grad_(True)
+
+
+def checkpoint_gradients(encoder: nn.Module) -> None:
+    """Compute the layers' insides again on the way back instead of keeping them."""
+    model: Any = encoder
+    if not model.supports_gradient_checkpointing:
+        fault = f"{type(encoder).__name__} cannot do it in transformers; set it to false"
+        raise InputError("encoder.gradient_checkpointing", [fault])
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    # Else a frozen encoder's passes would be kept for gradients that nobody wants.
+    model.disable_input_require_grads()
 
 
 def has_pooler(encoder: nn.Module) -> bool:

@@ -18,8 +18,10 @@ from model.common.errors import InputError
 from model.cpu import speed_up
 from model.data.batches import Batch, Layout
 from model.modules import pairs
+from model.modules.device import no_autocast
 from model.modules.encoder import attention_dropout, layers_of, pool
 from model.modules.heads import Head
+from model.modules.masks import form_of, mask_of
 from model.modules.pals import Pals, attach
 
 
@@ -94,36 +96,33 @@ class MultitaskModel(nn.Module):
                 raise InputError("encoder.adapter", [str(error)]) from None
         config: Any = encoder.config
         self._segments = getattr(config, "type_vocab_size", 0) > 1
+        self._mask_form = form_of(encoder)
 
-    def embed(self, batch: Batch) -> Tensor:
-        """The word embeddings of a batch, which is what SMART perturbs."""
-        table: nn.Module = self.encoder.get_input_embeddings()  # type: ignore[operator]
-        embeds: Tensor = table(batch.input_ids)
-        return embeds
-
-    def encode(
-        self, batch: Batch, pooling: str | None = None, embeds: Tensor | None = None
-    ) -> Tensor:
+    def encode(self, batch: Batch, pooling: str | None = None) -> Tensor:
         """One vector per sequence, [parts * B, width]."""
-        inputs: dict[str, Any] = {"attention_mask": batch.attention_mask}
-        if embeds is None:
-            inputs["input_ids"] = batch.input_ids
-        else:
-            inputs["inputs_embeds"] = embeds
+        inputs: dict[str, Any] = {
+            "input_ids": batch.input_ids,
+            "attention_mask": mask_of(batch, self._mask_form),
+        }
         if self._segments:
             inputs["token_type_ids"] = batch.token_type_ids
         return pool(pooling or self.spec.pooling, self.encoder(**inputs), batch.attention_mask)
 
-    def forward(self, task: str, batch: Batch, embeds: Tensor | None = None) -> Tensor:
-        """The task's outputs, [B, outputs]; `embeds` stands in for the word embeddings."""
-        outputs: Tensor = self.heads[f"task_{task}"](self.features(task, batch, embeds))
+    def forward(self, task: str, batch: Batch) -> Tensor:
+        """The task's outputs, [B, outputs]."""
+        features = self.features(task, batch)
+        with no_autocast(features.device):
+            # A value in bfloat16 has steps of 1/64 where the labels go up to 5.
+            wide = torch.promote_types(features.dtype, torch.float32)
+            outputs: Tensor = self.heads[f"task_{task}"](features.to(wide))
         return outputs
 
-    def features(self, task: str, batch: Batch, embeds: Tensor | None = None) -> Tensor:
+    def features(self, task: str, batch: Batch) -> Tensor:
         """What the task's head reads, [B, features_width]."""
-        beside = self.pals.use(task, batch.attention_mask) if self.pals else nullcontext()
+        mask = batch.attention_mask if batch.padded else None
+        beside = self.pals.use(task, mask) if self.pals else nullcontext()
         with beside:
-            encoded = self.encode(batch, embeds=embeds)
+            encoded = self.encode(batch)
         if batch.parts == 1:
             return encoded
         return pairs.features(self.tasks[task].encoding, *encoded.chunk(2))

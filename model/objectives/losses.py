@@ -27,7 +27,9 @@ def dual_objective(outputs: Tensor, labels: Tensor) -> Tensor:
     Summed over the classes and averaged over the examples only.
     """
     logits = _class_logits("dual_objective", outputs)
-    target = F.one_hot(labels.long(), logits.shape[-1]).to(logits.dtype)
+    # Not one_hot, which looks at the labels and waits for them.
+    classes = torch.arange(logits.shape[-1], device=logits.device)
+    target = (labels.long().unsqueeze(-1) == classes).to(logits.dtype)
     each = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
     return each.sum(dim=-1).mean()
 
@@ -73,7 +75,7 @@ def make_loss(name: str, *, alpha: float = 1.5) -> Loss:
 
 
 def _wide(outputs: Tensor) -> Tensor:
-    """At least float32: under autocast the head's outputs are bf16."""
+    """At least float32."""
     return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
 

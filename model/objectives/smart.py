@@ -1,6 +1,7 @@
 """SMART: outputs must not change much when the embeddings are perturbed a little.
 
-Three ways to choose the perturbation, all of shape [B, L, width]:
+Three ways to choose the perturbation, all of shape [B, L, width]. Whether the embeddings are
+word vectors or the output of the whole embedding layer is the caller's choice (`smart.at`).
 
 published  what the packages in use do. The step is divided by its own norm, so the
            perturbation has size about 1 in every token whatever the other settings;
@@ -81,6 +82,7 @@ def smart_term(
     step_size: float | None = None,
     steps: int = 1,
     norm: str = "inf",
+    scale: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """The smoothness term of one batch; `clean` are the outputs of the plain pass.
@@ -89,7 +91,8 @@ def smart_term(
     (1e-5 and 1e-3 by default) and shares of the radius for `ball`. The perturbation
     itself is constant: gradients reach the parameters through the last pass and
     through `clean`, never through the search for the perturbation. The search climbs the
-    mean over a whole batch, of which this is a `share`.
+    mean over a whole batch, of which this is a `share`; its gradient is computed `scale` times
+    as large, where float16 would lose it.
     """
     if variant not in VARIANTS:
         raise ValueError(f"no SMART variant is called '{variant}'; known: {', '.join(VARIANTS)}")
@@ -109,7 +112,9 @@ def smart_term(
         delta = delta.detach().requires_grad_()
         outputs = forward(embeds.detach() + delta)
         apart = divergence(kind, outputs, clean.detach(), detach=published)
-        return torch.autograd.grad(apart * share, delta)[0]
+        if scale is None:
+            return torch.autograd.grad(apart * share, delta)[0]
+        return torch.autograd.grad(apart * share * scale, delta)[0] / scale
 
     if published:
         noise = 1e-5 if noise is None else noise

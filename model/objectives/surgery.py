@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 Gradients = Sequence["Tensor | None"]
+TINY = torch.finfo(torch.float32).tiny
 
 
 def surgery(gradients: Sequence[Gradients], *, seed: int) -> list[Tensor | None]:
@@ -23,7 +24,7 @@ def surgery(gradients: Sequence[Gradients], *, seed: int) -> list[Tensor | None]
         raise ValueError("every task needs one gradient (or None) per shared parameter")
     if len(gradients) == 1:
         return list(gradients[0])
-    weights = _weights(_gramian(gradients), seed)
+    weights = _weights(_gramian(gradients), seed).unbind()
     return [_weighted_sum(column, weights) for column in zip(*gradients, strict=True)]
 
 
@@ -34,7 +35,9 @@ def _gramian(gradients: Sequence[Gradients]) -> Tensor:
     numbers are all that the projections need, and no gradient is copied or joined.
     """
     count = len(gradients)
-    gramian = torch.zeros(count, count, dtype=torch.float64)
+    some = next((g for of_task in gradients for g in of_task if g is not None), torch.zeros(1))
+    zero = some.new_zeros(())
+    rows = [[zero] * count for _ in range(count)]
     for i in range(count):
         for j in range(i, count):
             products = [
@@ -43,28 +46,32 @@ def _gramian(gradients: Sequence[Gradients]) -> Tensor:
                 if a is not None and b is not None
             ]
             if products:
-                # Stacked first: one transfer from the device for each pair of tasks.
-                total = torch.stack(products).cpu().double().sum()
-                gramian[i, j] = gramian[j, i] = total
-    return gramian
+                rows[i][j] = rows[j][i] = torch.stack(products).sum()
+    return torch.stack([torch.stack(row) for row in rows])
 
 
-def _weights(gramian: Tensor, seed: int) -> list[float]:
-    # Imported here because it takes half a second and most runs do without surgery.
-    from torchjd.aggregation import PCGradWeighting
+def _weights(gramian: Tensor, seed: int) -> Tensor:
+    """How much of each task's gradient is in the sum of all projected ones, [T].
 
-    # torchjd draws its order from the global CPU generator. Seeding that one alone
-    # (torch.manual_seed would reach the GPUs' too) keeps the run's own stream as it was.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        weights: list[float] = PCGradWeighting()(gramian).tolist()
-    return weights
+    On the device throughout: asking there which tasks are in conflict would hold up the host.
+    """
+    count = len(gramian)
+    order = torch.Generator().manual_seed(seed)
+    projected = torch.eye(count, dtype=gramian.dtype, device=gramian.device)
+    mine = list(projected.unbind())
+    for i in range(count):
+        for j in torch.randperm(count, generator=order).tolist():
+            if j != i:
+                conflict = (gramian[j] @ mine[i]).clamp(max=0.0)
+                # A task without a gradient is in nobody's way: its row is 0, and so is this.
+                mine[i] = mine[i] - conflict / gramian[j, j].clamp_min(TINY) * projected[j]
+    return torch.stack(mine).sum(dim=0)
 
 
-def _weighted_sum(column: Gradients, weights: Sequence[float]) -> Tensor | None:
+def _weighted_sum(column: Gradients, weights: Sequence[Tensor]) -> Tensor | None:
     total: Tensor | None = None
     for gradient, weight in zip(column, weights, strict=True):
         if gradient is None:
             continue
-        total = gradient * weight if total is None else total.add_(gradient, alpha=weight)
+        total = gradient * weight if total is None else total.addcmul_(gradient, weight)
     return total

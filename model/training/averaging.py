@@ -6,21 +6,31 @@ steps does not, and costs a copy of the model instead of a decay of the rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
+from torch import nn
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
-def averaged(model: nn.Module, share: float) -> AveragedModel:
+class Averaged(Generic[Model]):
     """A copy of the model that follows it: the mean over about the last `share` of the steps.
 
     The window grows with the run, so that a long run forgets its beginning as a short one does.
+    Not torch's `AveragedModel`, which counts its steps on the device and reads them there.
     """
 
-    def update(means: Sequence[Tensor], values: Sequence[Tensor], steps: Tensor | int) -> None:
-        weight = 1.0 / max(1.0, share * (int(steps) + 1))
-        torch._foreach_lerp_(list(means), list(values), weight)
+    def __init__(self, model: Model, share: float, steps: int = 0) -> None:
+        self.model = copy.deepcopy(model).requires_grad_(False)
+        self.share, self.steps = share, steps
 
-    return AveragedModel(model, multi_avg_fn=update)
+    @torch.no_grad()
+    def update(self, model: Model) -> None:
+        self.steps += 1
+        weight = 1.0 / max(1.0, self.share * self.steps)
+        means, values = tuple(self.model.parameters()), tuple(model.parameters())
+        torch._foreach_lerp_(means, values, weight)
+        for mine, now in zip(self.model.buffers(), model.buffers(), strict=True):
+            mine.copy_(now)

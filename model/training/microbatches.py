@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from model.data.batches import Batch, RowNumbers
+from model.data.batches import Batch
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class MicroBatch:
         def rows_from(first: int, end: int) -> MicroBatch:
             return replace(
                 self,
-                batch=take(self.batch, np.arange(first, end)),
+                batch=take(self.batch, first, end),
                 share=self.share * (end - first) / count,
                 first=self.first + first,
             )
@@ -47,28 +46,51 @@ class MicroBatch:
         return rows_from(0, rows), rows_from(rows, count)
 
 
-def take(batch: Batch, rows: RowNumbers) -> Batch:
-    """Some rows of a batch; a pair's two sequences stay together."""
-    count = len(batch.labels)
-    sequences = torch.from_numpy(np.concatenate([rows + n * count for n in range(batch.parts)]))
+def take(batch: Batch, first: int, end: int) -> Batch:
+    """Some rows of a batch; a pair's two sequences stay together.
+
+    Slices, not row numbers: on a GPU those would have to be sent there, and waited for.
+    """
 
     def of(tensor: Tensor) -> Tensor:
-        return tensor[sequences]
+        sides: Tensor = tensor.unflatten(0, (batch.parts, -1))
+        return sides[:, first:end].flatten(0, 1)
 
     return replace(
         batch,
         input_ids=of(batch.input_ids),
         attention_mask=of(batch.attention_mask),
         token_type_ids=of(batch.token_type_ids),
-        labels=batch.labels[torch.from_numpy(rows)],
-        rows=batch.rows[rows],
+        labels=batch.labels[first:end],
+        rows=batch.rows[first:end],
+    )
+
+
+def doubled(batch: Batch) -> Batch:
+    """Every row of a batch twice."""
+
+    def of(tensor: Tensor) -> Tensor:
+        return tensor.repeat_interleave(2, dim=0)
+
+    return replace(
+        batch,
+        input_ids=of(batch.input_ids),
+        attention_mask=of(batch.attention_mask),
+        token_type_ids=of(batch.token_type_ids),
+        labels=of(batch.labels),
+        rows=batch.rows.repeat(2),
     )
 
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
     """The batch cut into at most so many microbatches."""
-    pieces = [piece for piece in np.array_split(np.arange(len(batch.labels)), parts) if len(piece)]
-    return [batch] if len(pieces) == 1 else [take(batch, rows) for rows in pieces]
+    rows = len(batch.labels)
+    parts = min(parts, rows)
+    if parts == 1:
+        return [batch]
+    size, more = divmod(rows, parts)  # the first `more` have a row more
+    borders = [n * size + min(n, more) for n in range(parts + 1)]
+    return [take(batch, first, end) for first, end in pairwise(borders)]
 
 
 def cut_in_two(

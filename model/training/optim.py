@@ -1,7 +1,7 @@
 """AdamW with a learning rate for every depth of the encoder.
 
-Depth 0 is the embeddings, l + 1 the encoder's layer l, and layers + 1 whatever
-stands on top: pooler, heads, PALs.
+Depth 0 is the embeddings, l + 1 the encoder's layer l, layers + 1 what the encoder has above
+them (pooler, last LayerNorm), and layers + 2 what is not the encoder's: heads, PALs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 # Names as in a Hugging Face encoder, which may itself be a part of a model. A task
 # can have any name, so what belongs to heads and PALs is never taken for the encoder.
 _NOT_ENCODER = re.compile(r"(heads|pals)\.")
-_EMBEDDINGS = re.compile(r"(\w+\.)?embeddings(_project)?\.")
-_LAYER = re.compile(r"(\w+\.)?((encoder|transformer)\.layer|layers)\.(\d+)\.")
+_LAYER = re.compile(r"(\w+\.)?((encoder|transformer)\.layer|layers|encoder\.\w+_groups)\.(\d+)\.")
+_TOP = re.compile(r"(\w+\.)?(pooler|final_norm)\.")
 
 STATE = ("step", "exp_avg", "exp_avg_sq")
 
@@ -27,15 +27,16 @@ TaskKey = TypeVar("TaskKey", str, int)
 
 def layer_of(name: str, layers: int) -> int:
     """The depth of a parameter by its name."""
-    if not _NOT_ENCODER.match(name):
-        if _EMBEDDINGS.match(name):
-            return 0
-        if found := _LAYER.match(name):
-            layer = int(found[4])
-            if layer >= layers:
-                raise ValueError(f"'{name}' is beyond the encoder's {layers} layers")
-            return layer + 1
-    return layers + 1
+    if _NOT_ENCODER.match(name):
+        return layers + 2
+    if found := _LAYER.match(name):
+        layer = int(found[4])
+        if layer >= layers:
+            raise ValueError(f"'{name}' is beyond the encoder's {layers} layers")
+        return layer + 1
+    # What is left is the embeddings, and tables that all layers read: DeBERTa's and MPNet's of
+    # relative positions. The first layer is the first to need them, so they come before it.
+    return layers + 1 if _TOP.match(name) else 0
 
 
 def rates(
@@ -43,11 +44,11 @@ def rates(
 ) -> list[float]:
     """The learning rate at every depth: one layer further down, `layer_decay` times as much.
 
-    The top layer and what stands on it have the full rate (the latter `head_rate`,
-    if given); the embeddings come one step after layer 0.
+    The top layer and what the encoder has above it have the full rate, the heads that or
+    `head_rate`; the embeddings come one step after layer 0.
     """
     encoder = [learning_rate * layer_decay ** (layers - depth) for depth in range(layers + 1)]
-    return [*encoder, learning_rate if head_rate is None else head_rate]
+    return [*encoder, learning_rate, learning_rate if head_rate is None else head_rate]
 
 
 def layer_scales(

@@ -8,7 +8,7 @@ from itertools import islice
 
 from model.config.settings import BudgetSettings, RunConfig
 from model.data.batches import TaskStream
-from model.objectives.schedules import SCHEDULES, Round, RoundPlan, plan_for_examples
+from model.objectives.schedules import SCHEDULES, STAGED, Round, RoundPlan, plan_for_examples
 from model.tasks.task_set import TaskSet
 
 FEWEST_EVALUATIONS = 3
@@ -62,10 +62,15 @@ def walk(name: str, plan: RoundPlan, streams: list[TaskStream]) -> Iterator[tupl
 def evaluation_points(
     config: RunConfig, plan: RoundPlan, steps: int, streams: Mapping[str, TaskStream]
 ) -> BudgetSettings:
-    """The budget with `eval_every` filled in: once per epoch, and a few times in any run."""
+    """The budget with `eval_every` filled in: once per epoch, and a few times in any run.
+
+    The epochs of a first stage count as well as those of the second. The evaluations are as many
+    examples apart from each other, however long the epochs of the two are.
+    """
     if config.budget.eval_every is not None:
         return config.budget
     pairs = islice(walk(config.schedule.name, plan, list(streams.values())), steps)
     *_, (_, examples) = pairs
-    evaluations = max(FEWEST_EVALUATIONS, round(plan.epochs))
+    first = plan.first_epochs if config.schedule.name in STAGED else 0.0
+    evaluations = max(FEWEST_EVALUATIONS, round(plan.epochs + first))
     return replace(config.budget, eval_every=max(1, -(-examples // evaluations)))

@@ -17,10 +17,12 @@ from model.config.settings import RunConfig
 from model.data.batches import Assembler, TaskStream
 from model.evaluation.evaluate import Rows
 from model.evaluation.model_folder import read_model
-from model.modules.device import bfloat16_on, find_device
+from model.modules.device import find_device, precision_on, use_tensor_cores
+from model.modules.embeddings import embedding_module
 from model.modules.encoder import (
     MINILM,
     TINY,
+    checkpoint_gradients,
     choose_trained,
     encoder_defaults,
     has_pooler,
@@ -64,7 +66,7 @@ class Prepared:
     plan: RoundPlan
     steps: int
     device: torch.device
-    bfloat16: bool
+    precision: torch.dtype
 
     @property
     def dev(self) -> dict[str, Rows]:
@@ -88,7 +90,8 @@ def prepare(
     cache = cache or ProcessCache()
     config = fill_in(config)
     place = find_device(device)
-    bfloat16 = bfloat16_on(config.precision, place)
+    precision = precision_on(config.precision, place)
+    use_tensor_cores(place)
     name = config.encoder.name
     tokenizer = cache.keep("tokenizer", name, lambda: load_tokenizer(name))
     encoder = load_encoder(
@@ -102,6 +105,8 @@ def prepare(
     model = build_model(config, tasks, encoder)
     check_layers(config, model)
     check_pooler(config, model)
+    if config.smart.weight > 0:
+        embedding_module(encoder, config.smart.where)  # or say at once that there is none
     inputs = cache.keep(
         "inputs",
         inputs_key(config, tasks, data),
@@ -140,7 +145,7 @@ def prepare(
         plan=plan,
         steps=steps,
         device=place,
-        bfloat16=bfloat16,
+        precision=precision,
     )
 
 
@@ -195,6 +200,8 @@ def fill_in(config: RunConfig) -> RunConfig:
 def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> MultitaskModel:
     """The model with fresh heads; they depend on the seed and nothing else."""
     choose_trained(encoder, frozen=config.encoder.frozen, layers=config.encoder.train_layers)
+    if config.encoder.gradient_checkpointing:
+        checkpoint_gradients(encoder)
     width = int(encoder.config.hidden_size)  # type: ignore[union-attr,arg-type]
     hidden, dropout = config.head.hidden, config.head.dropout
     spec = ModelSpec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.training.step import StepReport
+from model.training.readings import StepReport
 
 Record = dict[str, Any]
 
@@ -24,7 +24,7 @@ class Meter:
     seconds: float = 0.0  # of training, evaluations not counted
     data_seconds: float = 0.0
 
-    def add(self, report: StepReport, examples: int, seconds: float, data_seconds: float) -> None:
+    def add(self, report: StepReport) -> None:
         for task, loss in report.losses.items():
             self.losses[task] = self.losses.get(task, 0.0) + loss
             self.counts[task] = self.counts.get(task, 0) + 1
@@ -33,9 +33,6 @@ class Meter:
             self.smart_steps += 1
         self.norm += report.gradient_norm
         self.steps += 1
-        self.examples += examples
-        self.seconds += seconds
-        self.data_seconds += data_seconds
 
 
 @dataclass

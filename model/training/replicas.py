@@ -14,14 +14,13 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from model.common.rng import own_rng, seed_rng
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
-from model.training.microbatches import MicroBatch, cut_in_two, take
+from model.training.microbatches import MicroBatch, cut_in_two, doubled, take
 
 # Multiplications in a pass (weights of the layers x tokens) from which on replicas are the faster.
 WORTH = 1_000_000_000
@@ -119,13 +118,16 @@ def fits_replicas(model: MultitaskModel, microbatch: MicroBatch) -> bool:
     Encoders may have dropout that is none of ours and draws from torch's generator, which
     replicas would have to share; or dropout of tensors that do not begin with the batch's rows.
     PALs keep the task in one place, also in the copy of the model that Bregman's term asks.
+    Gradient checkpointing repeats the draws of torch's generator alone.
     """
     if microbatch.batch.labels.device.type != "cpu" or model.pals is not None:
         return False
-    rows = np.arange(2) % len(microbatch)
+    if model.encoder.is_gradient_checkpointing:
+        return False
+    two = microbatch.batch if len(microbatch) > 1 else doubled(microbatch.batch)
 
     def answers(count: int) -> Tensor:
-        batch = take(microbatch.batch, rows[:count])
+        batch = take(two, 0, count)
         with own_rng(0, count, 2, sides=batch.parts):
             seed_rng(0, batch.labels.device)
             found: Tensor = model(microbatch.task, batch)

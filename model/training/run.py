@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -20,12 +20,13 @@ from model.common.rng import rng_seed, seed_rng
 from model.evaluation.evaluate import Evaluation, evaluate
 from model.evaluation.model_folder import read_model, save_model
 from model.evaluation.predictions import write_predictions
+from model.modules.device import place
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
 from model.objectives.schedules import Round
 from model.objectives.simcse import simcse_loss
 from model.tasks.task_set import describe_task, task_changes
-from model.training.averaging import averaged
+from model.training.averaging import Averaged
 from model.training.checkpoint import (
     DamagedCheckpoint,
     checkpoint_name,
@@ -44,20 +45,22 @@ from model.training.optim import (
 )
 from model.training.prepare import Prepared, start_from
 from model.training.progress import Meter, Progress, Record
-from model.training.step import Stepper, StepReport
+from model.training.readings import Reader, UnreadStep
+from model.training.step import Stepper
 
 SIMCSE, TASKS = "simcse", "tasks"
 COPY = "copy."  # the momentum copy's tensors in a checkpoint
 RAW = "raw."  # the weights that are trained, where the model's own are their average
 OVERALL = "overall"
 OTHER_FILES = 1 << 20  # bytes of a checkpoint besides its tensors, at least
+LOOK = 2.0  # seconds between looks at what the device has found, at least
 SIMCSE_SEED = 1_000_003  # keeps its draws apart from those of the steps on tasks
 Stop = Callable[[], bool]
 Watch = Callable[[Progress, int], None]
 
 
 class Heartbeat:
-    """Says when the next heartbeat is due."""
+    """Says when the next heartbeat, or look at the device, is due."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -82,6 +85,9 @@ class TrainingRun:
         self.warn = warn
         self.progress = Progress(stage=SIMCSE if prepared.simcse else TASKS)
         self.progress.drawn = dict.fromkeys(prepared.streams, 0)
+        self.unread: list[UnreadStep] = []
+        self.look = Heartbeat(LOOK)
+        self.reader = Reader(float16=prepared.precision == torch.float16)
 
     def _enter_stage(self) -> None:
         """A fresh optimiser (and momentum copy) for the stage that begins."""
@@ -106,15 +112,15 @@ class TrainingRun:
             self.config,
             weights=dict(zip(tasks.names, self.config.loss_weights(tasks), strict=True)),
             bregman=0.0 if alone else self.config.smart.bregman,
-            bfloat16=self.prepared.bfloat16,
+            precision=self.prepared.precision,
         )
         share = 0.0 if alone else self.config.average.share
-        self.average = averaged(self.model, share) if share else None
+        self.average = Averaged(self.model, share, self.progress.step) if share else None
 
     @property
     def scored(self) -> MultitaskModel:
         """The model as it is evaluated and saved."""
-        return self.model if self.average is None else cast(MultitaskModel, self.average.module)
+        return self.model if self.average is None else self.average.model
 
     # --- the folder -------------------------------------------------------------------------
 
@@ -154,10 +160,11 @@ class TrainingRun:
         self._enter_stage()
         rest = {n: t for n, t in saved.tensors.items() if not n.startswith((COPY, RAW))}
         load_optimizer_tensors(self.optimizer, rest)
+        if scaler := saved.state.get("scaler"):
+            self.stepper.scaler.load_state_dict(scaler)
         if self.stepper.copy is not None:
             self.stepper.copy.load_state_dict(_part(saved.tensors, COPY))
         if self.average is not None:  # a copy of what was loaded, which is the average
-            self.average.n_averaged.fill_(self.progress.step)
             self.model.load_state_dict(_part(saved.tensors, RAW), strict=False)
         return True
 
@@ -177,6 +184,7 @@ class TrainingRun:
 
     def save(self) -> str:
         """Save all that resuming needs; the checkpoint's name."""
+        self.read()
         tensors = dict(optimizer_tensors(self.optimizer))
         if self.stepper.copy is not None:
             tensors |= {COPY + n: t for n, t in self.stepper.copy.state_dict().items()}
@@ -197,6 +205,7 @@ class TrainingRun:
                 "tasks": self._described_tasks(),
                 "machine": machine(self.prepared.device),
                 "progress": asdict(self.progress),
+                "scaler": self.stepper.scaler.state_dict(),  # of float16; else empty
             },
         )
         prune(self.checkpoints, {entry["checkpoint"] for entry in self.progress.best.values()})
@@ -227,7 +236,7 @@ class TrainingRun:
             if heartbeat.due():
                 yield self._pulse()
             seed_rng(rng_seed(self.config.seed, SIMCSE_SEED, number), self.prepared.device)
-            batch = stream.batch(number).to(self.prepared.device)
+            batch = place(stream.batch(number), self.prepared.device)
             share, optim = (number + 1) / (steps + 1), self.config.optim
             scale = progress_scale(optim.decay, share, optim.warmup, optim.cooldown)
 
@@ -236,12 +245,13 @@ class TrainingRun:
                 second = self.model.encode(batch, pooling)  # noqa: B023
                 return simcse_loss(first, second, simcse.temperature)
 
-            value = self.stepper.step_on(number, loss, scale)
-            self.progress.meter.add(StepReport({SIMCSE: value}, None, 0.0), 0, 0.0, 0.0)
+            self.unread.append(self.stepper.step_on(number, SIMCSE, loss, scale))
             self.progress.step = number + 1
+            self.glance()
             watch(self.progress, steps)
             if (number + 1) * simcse.batch_size // every > number * simcse.batch_size // every:
                 self.save()
+        self.read()
         meter = self.progress.meter
         self.progress.simcse_loss = _mean(meter.losses.get(SIMCSE), meter.counts.get(SIMCSE))
         self.progress.meter = Meter()
@@ -249,7 +259,26 @@ class TrainingRun:
         self._enter_stage()
         self.save()
 
+    def read(self) -> None:
+        """What the steps since the last look have found; the only place that waits for the device.
+
+        Raises `TrainingDiverged` for the first of them whose loss was no number.
+        """
+        began = time.perf_counter()
+        unread, self.unread = self.unread, []
+        for report in self.reader.read(unread):
+            self.progress.meter.add(report)
+        waited = time.perf_counter() - began
+        self.progress.meter.seconds += waited
+        self.progress.seconds += waited
+
+    def glance(self) -> None:
+        """Now and then, so that a run that diverged ends soon and whoever watches sees losses."""
+        if self.look.due():
+            self.read()
+
     def _pulse(self) -> Record:
+        self.read()
         return {"heartbeat": True, "step": self.progress.step, "examples": self.progress.examples}
 
     def fine_tune(self, stop: Stop, watch: Watch, heartbeat: Heartbeat) -> Iterator[Record]:
@@ -263,6 +292,7 @@ class TrainingRun:
                 yield self._pulse()
             before = progress.examples
             self.advance(tasks)
+            self.glance()
             watch(progress, steps)
             if self._is_due(before, progress.examples) or progress.step == steps:
                 yield self.evaluate()
@@ -281,33 +311,36 @@ class TrainingRun:
         began = time.perf_counter()
         turns = {names[task]: progress.drawn[names[task]] for task in tasks}
         batches = [
-            (name, self.prepared.streams[name].batch(turn).to(self.prepared.device))
+            (name, place(self.prepared.streams[name].batch(turn), self.prepared.device))
             for name, turn in turns.items()
         ]
         loaded = time.perf_counter()
         share = (progress.step + 1) / (self.prepared.steps + 1)
         scale = progress_scale(optim.decay, share, optim.warmup, optim.cooldown)
-        report = self.stepper.step(progress.step, batches, scale, turns)
+        self.unread.append(self.stepper.step(progress.step, batches, scale, turns))
         if self.average is not None:
-            self.average.update_parameters(self.model)
+            self.average.update(self.model)
         for name in turns:
             progress.drawn[name] += 1
         seconds = time.perf_counter() - began
         examples = sum(len(batch.labels) for _, batch in batches)
-        progress.meter.add(report, examples, seconds, loaded - began)
+        progress.meter.examples += examples
+        progress.meter.seconds += seconds
+        progress.meter.data_seconds += loaded - began
         progress.step += 1
         progress.examples += examples
         progress.seconds += seconds
 
     def evaluate(self) -> Record:
         """Score the model, keep what is worth keeping, save, and start the next stretch."""
+        self.read()
         began = time.perf_counter()
         evaluation = evaluate(
             self.scored,
             self.prepared.dev,
             self.prepared.assembler,
             alpha=self.config.loss.alpha,
-            bfloat16=self.prepared.bfloat16,
+            precision=self.prepared.precision,
         )
         record = self._record(evaluation) | {"evaluation_seconds": time.perf_counter() - began}
         file = self.out / record["predictions"]

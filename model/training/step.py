@@ -2,24 +2,25 @@
 
 Every step draws its random numbers from a seed of its own, (run's seed, step), so a resumed
 run repeats an uninterrupted one without any generator state having been saved.
+
+Nothing is read back from the device in here: `model.training.readings`.
 """
 
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 
 from model.common.rng import rng_seed, seed_rng
 from model.config.settings import RunConfig
 from model.data.batches import Batch
+from model.modules.device import autocast
+from model.modules.embeddings import embedding_module, kept, replaced
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
 from model.objectives.losses import make_loss
@@ -27,26 +28,18 @@ from model.objectives.smart import bregman_term, smart_term, update_momentum
 from model.objectives.surgery import surgery
 from model.training.microbatches import MicroBatch, split_batch
 from model.training.optim import layer_scales, set_rates
+from model.training.readings import TrainingDiverged as TrainingDiverged
+from model.training.readings import UnreadStep
 from model.training.replicas import Replicas
 
 
-class TrainingDiverged(RuntimeError):
-    """A loss stopped being a finite number."""
-
-
-@dataclass(frozen=True)
-class StepReport:
-    losses: dict[str, float]  # per task, before weights and regularisers
-    smart: float | None  # SMART's term, mean over the tasks it was applied to
-    gradient_norm: float
-
-
 class _Outcome(NamedTuple):
-    """Of one microbatch, both weighted by its share."""
+    """Of one microbatch, all weighted by its share."""
 
     task: str
-    loss: float
-    smart: float | None
+    loss: Tensor
+    objective: Tensor
+    smart: Tensor | None
 
 
 class Stepper:
@@ -60,13 +53,16 @@ class Stepper:
         *,
         weights: dict[str, float],
         bregman: float = 0.0,
-        bfloat16: bool = False,
+        precision: torch.dtype = torch.float32,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.config = config
         self.weights = weights
-        self.bfloat16 = bfloat16
+        self.precision = precision
+        self.device = next(model.parameters()).device
+        # float16 has no room for small gradients: they are computed large, and made small again.
+        self.scaler = GradScaler(self.device.type, enabled=precision == torch.float16)
         self.losses = {
             name: make_loss(task.loss, alpha=config.loss.alpha)
             for name, task in model.tasks.items()
@@ -84,7 +80,7 @@ class Stepper:
         batches: Sequence[tuple[str, Batch]],
         rate: float,
         turns: Mapping[str, int],
-    ) -> StepReport:
+    ) -> UnreadStep:
         """One optimiser step; `rate` scales every learning rate (warm-up and decay).
 
         `turns` says how many batches each task has had before: `smart.every` counts these, as a
@@ -100,7 +96,7 @@ class Stepper:
         shared = self.model.shared_parameters()
         operate = self.config.surgery == "pcgrad" and len(batches) > 1
         for together in by_task if operate else [sum(by_task, [])]:
-            outcomes += self.replicas.run(together, partial(self._accumulate, number))
+            outcomes += self.replicas.run(together, self._accumulate)
             if operate:
                 separate.append([parameter.grad for parameter in shared])
                 for parameter in shared:
@@ -109,30 +105,33 @@ class Stepper:
             merged = surgery(separate, seed=rng_seed(self.config.seed, number, len(batches)))
             for parameter, gradient in zip(shared, merged, strict=True):
                 parameter.grad = gradient
-        norm = self._gradients(number)
+        norm = self._clip()
         set_rates(self.optimizer, rate, self._layer_scales([task for task, _ in batches]))
-        self.optimizer.step()
+        self._update()
         if self.copy is not None:
             kept = dict(self.copy.named_parameters())
             update_momentum(kept, self.model.named_parameters(), self.config.smart.momentum)
-        return StepReport(
-            {task: sum(o.loss for o in outcomes if o.task == task) for task, _ in batches},
+        names = [task for task, _ in batches]
+        return UnreadStep.of(
+            number,
+            {task: _sum(o.loss for o in outcomes if o.task == task) for task in names},
+            [_sum(o.objective for o in outcomes if o.task == task) for task in names],
             _smart_mean(outcomes),
             norm,
         )
 
-    def step_on(self, number: int, objective: Callable[[], Tensor], rate: float) -> float:
-        """One optimiser step on a single objective; its value."""
+    def step_on(
+        self, number: int, name: str, objective: Callable[[], Tensor], rate: float
+    ) -> UnreadStep:
+        """One optimiser step on a single objective."""
         self.optimizer.zero_grad(set_to_none=True)
-        with self._precision():
+        with autocast(self.device, self.precision):
             loss = objective()
-        loss.backward()
-        if not math.isfinite(value := float(loss.detach())):
-            raise TrainingDiverged(f"step {number}: the loss is {value}")
-        self._gradients(number)
+        self.scaler.scale(loss).backward()
+        norm = self._clip()
         set_rates(self.optimizer, rate)
-        self.optimizer.step()
-        return value
+        self._update()
+        return UnreadStep.of(number, {name: loss}, [loss], None, norm)
 
     def _microbatches(
         self, task: str, batch: Batch, key: tuple[int, int], turn: int
@@ -150,16 +149,19 @@ class Stepper:
             for number, rows in enumerate(split_batch(batch, self.config.batch.accumulate))
         ]
 
-    def _accumulate(self, number: int, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:
+    def _accumulate(self, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:
         """Add the gradient of one microbatch to those of the model, or of a replica of it."""
         task, batch, term = microbatch.task, microbatch.batch, None
         seed_rng(microbatch.seed, batch.labels.device)
-        with self._precision():
-            outputs = model(task, batch)
+        at = self.config.smart.where
+        point = embedding_module(model.encoder, at) if microbatch.smart else None
+        with autocast(self.device, self.precision):
+            with kept(point) as embeds:
+                outputs = model(task, batch)
             loss = self.losses[task](outputs, batch.labels)
             objective = loss
-            if microbatch.smart:
-                term = self._smart(model, microbatch, outputs)
+            if point is not None:
+                term = self._smart(model, microbatch, point, embeds[0], outputs)
                 # Scaled by k, every k-th step has the same expectation as every step.
                 weight = self.config.smart.weight * self.config.smart.every
                 objective = objective + weight * term
@@ -168,37 +170,36 @@ class Stepper:
                     before = self.copy(task, batch)
                 apart = bregman_term(self.model.tasks[task].kind, outputs, before)
                 objective = objective + self.bregman * apart
-        (objective * (microbatch.share * self.weights[task])).backward()
-        value = float(loss.detach())
-        if not math.isfinite(float(objective.detach())):
-            raise TrainingDiverged(
-                f"step {number}: the loss of '{task}' is {float(objective.detach())} "
-                f"(plain loss {value}); try a smaller optim.learning_rate"
-            )
+        self.scaler.scale(objective * (microbatch.share * self.weights[task])).backward()
+        share = microbatch.share
         return _Outcome(
             task,
-            microbatch.share * value,
-            None if term is None else microbatch.share * float(term.detach()),
+            loss.detach() * share,
+            objective.detach() * share,
+            None if term is None else term.detach() * share,
         )
 
-    def _smart(self, model: MultitaskModel, microbatch: MicroBatch, outputs: Tensor) -> Tensor:
-        smart, task, batch, seed = (
-            self.config.smart,
-            microbatch.task,
-            microbatch.batch,
-            microbatch.seed,
-        )
+    def _smart(
+        self,
+        model: MultitaskModel,
+        microbatch: MicroBatch,
+        point: nn.Module,
+        embeds: Tensor,
+        outputs: Tensor,
+    ) -> Tensor:
+        smart, task, seed = self.config.smart, microbatch.task, microbatch.seed
         published = smart.variant == "published"
 
         def perturbed(embeds: Tensor) -> Tensor:
             if smart.shared_masks:
-                seed_rng(seed, batch.labels.device)  # the dropout masks of the clean pass again
-            result: Tensor = model(task, batch, embeds)
+                seed_rng(seed, self.device)  # the dropout masks of the clean pass again
+            with replaced(point, embeds):
+                result: Tensor = model(task, microbatch.batch)
             return result
 
         return smart_term(
             perturbed,
-            model.embed(batch),
+            embeds,
             outputs,
             kind=model.tasks[task].kind,
             share=microbatch.share,
@@ -209,8 +210,14 @@ class Stepper:
             step_size=smart.step_size if published else smart.stride,
             steps=smart.steps,
             norm=smart.norm,
+            scale=self._loss_scale(),
             generator=torch.Generator(outputs.device).manual_seed(rng_seed(seed, 1)),
         )
+
+    def _loss_scale(self) -> Tensor | None:
+        if not self.scaler.is_enabled():
+            return None
+        return self.scaler.scale(torch.ones((), device=self.device))
 
     def _layer_scales(self, tasks: Sequence[str]) -> list[float] | None:
         scale = self.config.optim.layer_scale
@@ -219,31 +226,30 @@ class Stepper:
         layers = len(layers_of(self.model.encoder))
         return layer_scales(tasks, scale.layers, layers=layers, alpha=scale.alpha, beta=scale.beta)
 
-    def _gradients(self, number: int) -> float:
-        """Clip what has been accumulated and get it ready for the optimiser; its norm."""
+    def _clip(self) -> Tensor:
+        """Clip what has been accumulated; its norm before that."""
+        self.scaler.unscale_(self.optimizer)
         parameters = (p for group in self.optimizer.param_groups for p in group["params"])
         gradients = [p.grad for p in parameters if p.grad is not None]
-        norm = float(nn.utils.get_total_norm(gradients))
-        if not math.isfinite(norm):
-            raise TrainingDiverged(
-                f"step {number}: the gradient's norm is {norm}; try a smaller optim.learning_rate"
-            )
-        scale = self.config.optim.clip / (norm + 1e-6)
-        if 0 < scale < 1:
+        norm = nn.utils.get_total_norm(gradients)
+        if self.config.optim.clip > 0:
+            scale = (self.config.optim.clip / (norm + 1e-6)).clamp(max=1.0)
             torch._foreach_mul_(gradients, scale)
         return norm
 
-    def _precision(self) -> AbstractContextManager[object]:
-        if not self.bfloat16:
-            return nullcontext()
-        device = next(self.model.parameters()).device
-        return torch.autocast(device.type, dtype=torch.bfloat16)
+    def _update(self) -> None:
+        """The optimiser's part; left out, on the device, where float16 has overflowed."""
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
 
 
-def _smart_mean(outcomes: Sequence[_Outcome]) -> float | None:
+def _sum(values: Iterable[Tensor]) -> Tensor:
+    first, *others = values
+    return sum(others, first)
+
+
+def _smart_mean(outcomes: Sequence[_Outcome]) -> Tensor | None:
     """SMART's term, the mean over its tasks."""
-    terms = {outcome.task: 0.0 for outcome in outcomes if outcome.smart is not None}
-    for outcome in outcomes:
-        if outcome.smart is not None:
-            terms[outcome.task] += outcome.smart
-    return sum(terms.values()) / len(terms) if terms else None
+    terms = [outcome.smart for outcome in outcomes if outcome.smart is not None]
+    tasks = {outcome.task for outcome in outcomes if outcome.smart is not None}
+    return _sum(terms) / len(tasks) if terms else None

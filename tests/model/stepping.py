@@ -12,7 +12,8 @@ from model.config.settings import BatchSettings, LayerScaleSettings, OptimSettin
 from model.data.batches import Batch
 from model.modules.multitask import MultitaskModel
 from model.training.optim import make_optimizer
-from model.training.step import Stepper, StepReport
+from model.training.readings import Reader, StepReport
+from model.training.step import Stepper
 
 RATE = 1e-3
 Round = Sequence[tuple[str, Batch]]
@@ -25,9 +26,9 @@ def stepper(
     clip: float = 0.0,
     layer_scale: LayerScaleSettings | None = None,
     accumulate: int = 1,
-    bfloat16: bool = False,
+    precision: torch.dtype = torch.float32,
     **settings: Any,
-) -> Stepper:
+) -> ReadAtOnce:
     config = RunConfig(
         optim=OptimSettings(clip=clip, layer_scale=layer_scale or LayerScaleSettings()),
         batch=BatchSettings(accumulate=accumulate),
@@ -35,21 +36,26 @@ def stepper(
     )
     optimizer = make_optimizer(model.named_parameters(), layers=2, learning_rate=RATE)
     ones = dict.fromkeys(model.tasks, 1.0)
-    return EveryTask(
+    return ReadAtOnce(
         model,
         optimizer,
         config,
         weights={**ones, **(weights or {})},
         bregman=config.smart.bregman,
-        bfloat16=bfloat16,
+        precision=precision,
     )
 
 
-class EveryTask(Stepper):
-    """Takes it that every task has had a batch in every step before, unless told otherwise."""
+class ReadAtOnce(Stepper):
+    """A step and what it told.
 
-    def step(self, number: int, batches: Round, rate: float, turns: Any = None) -> StepReport:
-        return super().step(number, batches, rate, turns or dict.fromkeys(self.model.tasks, number))
+    Every task has had a batch in every step before, unless told otherwise.
+    """
+
+    def take(self, number: int, batches: Round, rate: float, turns: Any = None) -> StepReport:
+        turns = turns or dict.fromkeys(self.model.tasks, number)
+        (report,) = Reader().read([self.step(number, batches, rate, turns)])
+        return report
 
 
 def gradients(model: MultitaskModel) -> dict[str, Tensor]:

@@ -26,6 +26,9 @@ BASE = {
     "budget.eval_rows": 20,
     "seed": 1,
 }
+# Why they were moved:
+# smart-published-bregman  SMART perturbs the output of the embedding layer now, as the published
+#                          packages do, and no longer the word vectors (`smart.at`)
 PALS = {"encoder.adapter": "pals", "encoder.adapter_size": 12, "encoder.adapter_heads": 3}
 RUNS: dict[str, dict[str, Any]] = {
     "plain": {},

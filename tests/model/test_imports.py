@@ -32,7 +32,7 @@ def test_checking_a_config_needs_no_torch(statement: str) -> None:
 def test_training_imports_neither_ray_nor_optuna() -> None:
     loaded = modules_after("import model.train, model.training.run, model.cli.command")
     assert "torch" in loaded
-    assert loaded & {"ray", "optuna", "tuner", "datasets", "sklearn", "torchjd"} == set()
+    assert loaded & {"ray", "optuna", "tuner", "datasets", "sklearn"} == set()
 
 
 def test_load_model_is_found_when_asked_for() -> None:

@@ -45,6 +45,9 @@ def share_out(
     `nodes` are the CPUs and GPUs of each machine, as a trial lives on one. A cluster is `elastic`:
     what is asked for may be more than it has now, and is what its autoscaler goes by.
     """
+    if gpus is not None and gpus > 1:
+        why = "a trial trains on one of its GPUs, and the others would idle"
+        raise InputError("resources", [f"--gpus-per-trial is {gpus:g}, but {why}; take 1 or less"])
     if elastic and beyond(total_cpus, total_gpus, concurrent, cpus, gpus):
         return on_demand(concurrent, cpus, gpus, trials)
     faults = []
@@ -54,8 +57,6 @@ def share_out(
         faults.append(f"--cpus-per-trial is {cpus:g}, but there are {total_cpus:g} CPUs")
     if gpus is not None and gpus > total_gpus:
         faults.append(f"--gpus-per-trial is {gpus:g}, but there are {total_gpus:g} GPUs")
-    if gpus is not None and gpus > 1 and gpus != int(gpus):
-        faults.append(f"--gpus-per-trial is {gpus:g}; above 1 it must be a whole number")
     if faults:
         raise InputError("resources", faults)
     each_gpu = gpus if gpus is not None else (1.0 if total_gpus else 0.0)
@@ -95,9 +96,6 @@ def on_demand(
     concurrent: int | None, cpus: float | None, gpus: float | None, trials: int
 ) -> Resources:
     """As asked, for machines that are still to come."""
-    if gpus is not None and gpus > 1 and gpus != int(gpus):
-        fault = f"--gpus-per-trial is {gpus:g}; above 1 it must be a whole number"
-        raise InputError("resources", [fault])
     slots = min(trials, concurrent if concurrent is not None else MOST_ON_CPUS)
     return Resources(max(1, slots), cpus if cpus is not None else 1.0, gpus or 0.0)
 

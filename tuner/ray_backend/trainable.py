@@ -123,6 +123,7 @@ class SearchTrial(tune.Trainable):
         import ray
         import torch
 
+        limit_memory(ray.get_runtime_context().get_assigned_resources().get("GPU", 0.0))
         if ray.get_gpu_ids() and not torch.cuda.is_available():
             fault = f"torch sees no GPU on {socket.gethostname()}, so it trains on the CPU"
             self.notes.append(f"{fault}; look at nvidia-smi and torch.version.cuda there")
@@ -189,6 +190,14 @@ class SearchTrial(tune.Trainable):
         filled: dict[str, Any] = super().get_auto_filled_metrics(*args, **options)
         filled.pop("config", None)  # long, and in the ledger already
         return filled
+
+
+def limit_memory(share: float) -> None:
+    """A trial that shares a GPU keeps to its part, or a neighbour would be out of memory for it."""
+    import torch
+
+    if 0 < share < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(share)
 
 
 def with_unheard(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 
 from model.cli.text import short
 from model.data.batches import Assembler
@@ -41,7 +42,7 @@ class DevData:
     """The dev rows of a run, to run a model on."""
 
     rows: Mapping[str, Rows]
-    bfloat16: bool
+    precision: torch.dtype
 
 
 class RunEvaluator:
@@ -120,7 +121,7 @@ class RunEvaluator:
         model, tokenizer = self.soup_model.average(combinations)
         rows = {task: self.data.rows[task] for task in combinations}
         assembler = Assembler.of(tokenizer, model.spec.max_length)
-        found = evaluate(model, rows, assembler, bfloat16=self.data.bfloat16)
+        found = evaluate(model, rows, assembler, precision=self.data.precision)
         answers = with_plain_names(found.predictions)
         self.folder.mkdir(parents=True, exist_ok=True)
         for task, combination in combinations.items():

@@ -131,7 +131,7 @@ def nothing_in(candidates: Candidates) -> list[str]:
 
 def dev_data(run: FinishedRun, warn: Warn) -> DevData:
     """Read the run's data, and make sure that they are what the search saw."""
-    from model.modules.device import bfloat16_on, find_device
+    from model.modules.device import evaluation_precision, find_device
     from model.modules.encoder import load_tokenizer
     from model.training.inputs import load_inputs
     from model.training.prepare import fill_in
@@ -143,7 +143,7 @@ def dev_data(run: FinishedRun, warn: Warn) -> DevData:
         fault = "the data are not those of the search; name the folder where they are with --data"
         raise InputError(str(run.folder), [fault])
     rows = {name: of.dev for name, of in inputs.tasks.items()}
-    return DevData(rows, bfloat16_on(config.precision, find_device(None)))
+    return DevData(rows, evaluation_precision(config.precision, find_device(None)))
 
 
 # --- soup.json ----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ COSTS: dict[str, Callable[[Any], float]] = {
     "smart.bregman": lambda value: value,  # holds a second model
     "pretrain.simcse.epochs": lambda value: value,
     "pretrain.simcse.batch_size": lambda value: value,
-    "precision": lambda value: ("bfloat16", "auto", "float32").index(value),
+    "precision": lambda value: ("float16", "bfloat16", "auto", "float32").index(value),
 }
 
 

@@ -167,6 +167,10 @@ MALFORMED: list[tuple[dict[Any, Any], str]] = [
     ),
     ({"encoder.train_layers": []}, "'encoder.train_layers' is empty; name a layer, or set"),
     (
+        {"encoder.gradient_checkpointing": True, "encoder.adapter": "pals"},
+        "'encoder.gradient_checkpointing': PALs do not know their task when layers are computed",
+    ),
+    (
         {"encoder.adapter_heads": 5},
         "'encoder.adapter_heads' 5 must divide encoder.adapter_size 204",
     ),

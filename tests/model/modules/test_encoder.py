@@ -24,15 +24,14 @@ from model.modules.encoder import (
     layers_of,
     load_encoder,
     load_tokenizer,
-    longest_input,
     minilm_folder,
     pool,
     quiet_transformers,
     set_dropouts,
     tiny_tokenizer,
 )
-from model.modules.multitask import MultitaskModel
-from model.training.optim import layer_of
+
+from .encoders import save_encoder
 
 
 def fault_of(call: Callable[[], Any], where: str = "encoder.name") -> str:
@@ -131,11 +130,11 @@ def test_dropouts_are_set_and_otherwise_left_alone() -> None:
 
 
 def test_a_dropout_that_would_have_no_effect_is_refused() -> None:
-    config = transformers.ModernBertConfig()
-    set_dropouts(config, None, 0.2)
-    assert config.attention_dropout == 0.2
-    fault = fault_of(lambda: set_dropouts(config, 0.2, None), "encoder.dropout")
-    assert fault == ("ModernBertConfig has no hidden_dropout_prob; leave it out for this encoder")
+    config = transformers.FNetConfig()  # it has no attention
+    set_dropouts(config, 0.2, None)
+    assert config.hidden_dropout_prob == 0.2
+    fault = fault_of(lambda: set_dropouts(config, None, 0.2), "encoder.attention_dropout")
+    assert fault == "FNetConfig has no attention_probs_dropout_prob; leave it out for this encoder"
 
 
 # --- what is trained ----------------------------------------------------------------------------
@@ -224,114 +223,15 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     """A small random encoder of another make, saved with the tiny tokenizer."""
 
     def make(name: str) -> Path:
-        folder = tmp_path_factory.mktemp(name)
-        tokenizer = tiny_tokenizer()
-        with quiet_transformers(), torch.random.fork_rng():
-            torch.manual_seed(5)
-            AutoModel.from_config(OTHERS[name](len(tokenizer))).save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-        return folder
+        return save_encoder(name, tmp_path_factory.mktemp(name))
 
     return make
-
-
-SIZES: dict[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-}
-OTHERS: dict[str, Callable[[int], Any]] = {
-    "bert": lambda n: transformers.BertConfig(vocab_size=n, **SIZES),
-    "roberta": lambda n: transformers.RobertaConfig(
-        vocab_size=n, **SIZES, max_position_embeddings=66, pad_token_id=0
-    ),
-    "camembert": lambda n: transformers.CamembertConfig(
-        vocab_size=n, **SIZES, max_position_embeddings=66, pad_token_id=0
-    ),
-    "distilbert": lambda n: transformers.DistilBertConfig(
-        vocab_size=n, dim=32, n_layers=2, n_heads=2, hidden_dim=64
-    ),
-    "electra": lambda n: transformers.ElectraConfig(vocab_size=n, embedding_size=16, **SIZES),
-    "mpnet": lambda n: transformers.MPNetConfig(vocab_size=n, **SIZES),
-}
-WITH_POOLER = ("bert", "roberta", "camembert", "mpnet")
-WITHOUT_PALS = ("distilbert",)
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_encoders_of_other_makes_work(
-    name: str, folder_of: Callable[[str], Path], model_of: Any, batch_of: Any
-) -> None:
-    folder = str(folder_of(name))
-    encoder = load_encoder(folder, dropout=0.25, attention_dropout=0.35)
-    tokenizer = load_tokenizer(folder)
-    assert dropouts(encoder) == {0.25, 0.35}
-    assert len(layers_of(encoder)) == 2
-    assert tokenizer("ash")["input_ids"] == tiny_tokenizer()("ash")["input_ids"]
-    model: MultitaskModel = model_of(encoder=encoder)
-    for task in model.spec.tasks:
-        batch = batch_of(task)
-        model.eval()
-        outputs = model(task.name, batch)
-        assert outputs.shape == (6, task.outputs)
-        assert torch.allclose(model(task.name, batch, model.embed(batch)), outputs, atol=1e-6)
-        model.train()
-        model(task.name, batch).sum().backward()
-    if name in WITH_POOLER:
-        assert model.encode(batch, "pooler").shape == (12, 32)
-    else:
-        fault_of(lambda: model.encode(batch, "pooler"), "encoder.pooling")
-    # Every weight has its place among the depths: embeddings, layers, what stands on them.
-    depths = [layer_of(weights, 2) for weights, _ in model.named_parameters()]
-    assert set(depths) == {0, 1, 2, 3}
-    on_top = [n for n, _ in model.named_parameters() if layer_of(n, 2) == 3]
-    allowed = ("heads.", "encoder.pooler.", "encoder.encoder.relative_attention_bias.")
-    assert all(weights.startswith(allowed) for weights in on_top)
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_pals_stand_beside_every_make_that_has_a_place_for_them(
-    name: str, folder_of: Callable[[str], Path], model_of: Any, batch_of: Any
-) -> None:
-    encoder = load_encoder(str(folder_of(name)))
-    if name in WITHOUT_PALS:
-        fault = fault_of(lambda: model_of(encoder=encoder, adapter="pals"), "encoder.adapter")
-        assert fault.startswith("PALs need BERT-like layers")
-        return
-    model: MultitaskModel = model_of(encoder=encoder, adapter="pals")
-    model.eval()
-    batch = batch_of(model.tasks["mood"])
-    plain = model("mood", batch)
-    assert model.pals is not None
-    with torch.no_grad():
-        model.pals.tasks["task_mood"].up.weight.normal_()
-    assert not torch.allclose(model("mood", batch), plain, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_longest_input_fits_and_one_more_does_not(
-    name: str, folder_of: Callable[[str], Path]
-) -> None:
-    encoder = load_encoder(str(folder_of(name)))
-    encoder.eval()
-    longest = longest_input(encoder)
-    assert longest == {"roberta": 65, "camembert": 65, "mpnet": 510}.get(name, 512)
-    for length in (longest, longest + 1):
-        ids = torch.full((1, length), 7)
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        with torch.no_grad():
-            if length == longest:
-                encoder(**inputs)
-            else:
-                with pytest.raises((IndexError, RuntimeError)):
-                    encoder(**inputs)
 
 
 def test_what_a_folder_lacks_is_drawn_alike_for_everyone(
     folder_of: Callable[[str], Path],
 ) -> None:
-    folder = folder_of("roberta")
+    folder = folder_of("RoBERTa")
     with quiet_transformers():
         whole = AutoModel.from_pretrained(folder, add_pooling_layer=False)
         whole.save_pretrained(folder)
@@ -348,7 +248,7 @@ def test_what_a_folder_lacks_is_drawn_alike_for_everyone(
 
 
 def test_a_damaged_folder_is_told(folder_of: Callable[[str], Path]) -> None:
-    folder = folder_of("bert")
+    folder = folder_of("BERT")
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     assert "cannot be loaded" in fault_of(lambda: load_encoder(str(folder)))
@@ -357,7 +257,7 @@ def test_a_damaged_folder_is_told(folder_of: Callable[[str], Path]) -> None:
 
 
 def test_half_precision_weights_are_widened(folder_of: Callable[[str], Path]) -> None:
-    folder = folder_of("bert")
+    folder = folder_of("BERT")
     with quiet_transformers():
         AutoModel.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
@@ -367,18 +267,19 @@ def test_half_precision_weights_are_widened(folder_of: Callable[[str], Path]) ->
 
 def test_an_encoder_without_a_stack_of_layers_is_refused(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer()
-    config = transformers.AlbertConfig(vocab_size=len(tokenizer), embedding_size=16, **SIZES)
+    sizes = {"d_model": 32, "n_head": 2, "d_head": 16, "d_inner": 64, "block_sizes": [2, 2]}
+    config = transformers.FunnelConfig(vocab_size=len(tokenizer), **sizes)
     with quiet_transformers():
         AutoModel.from_config(config).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
     fault = fault_of(lambda: load_encoder(str(tmp_path)))
-    assert fault == "AlbertModel is not a BERT-like encoder: no stack of 2 layers"
+    assert fault == "FunnelModel is not a BERT-like encoder: no stack of 4 layers"
 
 
 def test_a_folder_may_be_given_from_home(
     folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = folder_of("bert")
+    folder = folder_of("BERT")
     monkeypatch.setenv("HOME", str(folder.parent))
     encoder = load_encoder(f"~/{folder.name}")
     assert len(layers_of(encoder)) == 2
@@ -390,7 +291,7 @@ def test_transformers_is_as_loud_afterwards_as_before(folder_of: Callable[[str],
     logging.set_verbosity_info()
     logging.enable_progress_bar()
     try:
-        load_encoder(str(folder_of("bert")))
+        load_encoder(str(folder_of("BERT")))
         assert logging.get_verbosity() == logging.INFO
         assert logging.is_progress_bar_enabled()
         logging.disable_progress_bar()
@@ -405,7 +306,7 @@ def test_transformers_is_as_loud_afterwards_as_before(folder_of: Callable[[str],
 def test_loading_says_nothing(
     folder_of: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = str(folder_of("roberta"))
+    folder = str(folder_of("RoBERTa"))
     capfd.readouterr()
     load_encoder(folder)
     AutoTokenizer.from_pretrained(folder)

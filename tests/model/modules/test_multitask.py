@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from model.modules.embeddings import At, embedding_module, kept, replaced
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec, decide, probabilities
 from model.modules.pairs import LAYOUTS
 
@@ -58,17 +59,35 @@ def test_every_encoding_gives_every_kind_its_outputs(
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
 @pytest.mark.parametrize("adapter", ["none", "pals"])
-def test_word_embeddings_stand_in_for_the_words(
-    pooling: str, adapter: str, model_of: Any, batch_of: Any
+@pytest.mark.parametrize("at", ["words", "embeddings"])
+def test_what_was_kept_of_a_pass_stands_in_for_it(
+    at: At, pooling: str, adapter: str, model_of: Any, batch_of: Any
 ) -> None:
     model: MultitaskModel = model_of(pooling=pooling, adapter=adapter).eval()
+    point = embedding_module(model.encoder, at)
     for task in model.spec.tasks:
         batch = batch_of(task)
-        plain = model(task.name, batch)
-        assert torch.allclose(model(task.name, batch, model.embed(batch)), plain, atol=1e-6)
-        embeds = model.embed(batch)
-        moved = model(task.name, batch, embeds + torch.linspace(-1, 1, embeds.shape[-1]))
-        assert not torch.allclose(moved, plain, atol=1e-4)
+        with kept(point) as given:
+            plain = model(task.name, batch)
+        (embeds,) = given
+        with replaced(point, embeds):
+            assert torch.equal(model(task.name, batch), plain)
+        with replaced(point, embeds + torch.linspace(-1, 1, embeds.shape[-1])):
+            assert not torch.allclose(model(task.name, batch), plain, atol=1e-4)
+        assert torch.equal(model(task.name, batch), plain)  # the hooks are gone
+
+
+def test_the_embedding_layers_output_is_its_last_word(model_of: Any, batch_of: Any) -> None:
+    """After LayerNorm: a token has mean 0 and variance 1 there, word vectors have neither."""
+    model: MultitaskModel = model_of(dropout=0.0).train()
+    batch = batch_of(model.spec.tasks[0])
+    sizes = {}
+    for at in ("words", "embeddings"):
+        with kept(embedding_module(model.encoder, at)) as given:  # type: ignore[arg-type]
+            model("mood", batch)
+        sizes[at] = given[0].var(dim=-1, unbiased=False).mean().item()
+    assert sizes["embeddings"] == pytest.approx(1.0, rel=1e-2)
+    assert sizes["words"] < 0.01
 
 
 def test_segments_reach_the_encoder(model_of: Any, batch_of: Any) -> None:

@@ -6,19 +6,19 @@ import pytest
 import torch
 from torch import nn
 
-from model.training.averaging import averaged
+from model.training.averaging import Averaged
 
 
 def means(share: float, steps: int) -> list[float]:
     """The averaged value after each step of a weight that is 1, 2, 3, ..."""
     model = nn.Linear(1, 1, bias=False)
-    follower = averaged(model, share)
+    follower = Averaged(model, share)
     found = []
     for step in range(1, steps + 1):
         with torch.no_grad():
             model.weight.fill_(float(step))
-        follower.update_parameters(model)
-        found.append(follower.module.weight.item())
+        follower.update(model)
+        found.append(follower.model.weight.item())
     return found
 
 
@@ -42,5 +42,5 @@ def test_the_window_grows_with_the_run() -> None:
 def test_the_model_itself_is_left_alone() -> None:
     model = nn.Linear(2, 2)
     before = model.weight.detach().clone()
-    averaged(model, 0.5).update_parameters(model)
+    Averaged(model, 0.5).update(model)
     assert torch.equal(model.weight, before)

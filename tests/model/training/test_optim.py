@@ -48,9 +48,15 @@ def model() -> nn.ModuleDict:
         ("encoder.encoder.layer.11.attention.self.query.bias", 12),
         ("encoder.layers.3.attn.Wqkv.weight", 4),  # ModernBERT
         ("encoder.pooler.dense.weight", 13),
-        ("heads.one.output.weight", 13),
-        ("heads.embeddings.output.weight", 13),
-        ("pals.tasks.task_one.attention.3.weight", 13),
+        ("encoder.final_norm.weight", 13),  # ModernBERT
+        ("encoder.encoder.rel_embeddings.weight", 0),  # DeBERTa
+        ("encoder.encoder.LayerNorm.weight", 0),
+        ("encoder.encoder.relative_attention_bias.weight", 0),  # MPNet
+        ("encoder.encoder.embedding_hidden_mapping_in.weight", 0),  # ALBERT
+        ("encoder.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", 1),
+        ("heads.one.output.weight", 14),
+        ("heads.embeddings.output.weight", 14),
+        ("pals.tasks.task_one.attention.3.weight", 14),
     ],
 )
 def test_the_depth_of_a_parameter(name: str, depth: int) -> None:
@@ -59,17 +65,17 @@ def test_the_depth_of_a_parameter(name: str, depth: int) -> None:
 
 def test_every_parameter_of_an_encoder_has_its_depth() -> None:
     depths = {layer_of(name, LAYERS) for name, _ in model().named_parameters()}
-    assert depths == set(range(LAYERS + 2))
+    assert depths == set(range(LAYERS + 3))
 
 
 def test_layerwise_rates_by_hand() -> None:
     found = rates(12, 1e-5, 0.95)
-    assert len(found) == 14
-    assert found[13] == found[12] == 1e-5
+    assert len(found) == 15
+    assert found[14] == found[13] == found[12] == 1e-5
     for depth in range(12):
         assert found[depth] == pytest.approx(0.95 * found[depth + 1])
     assert found[0] == pytest.approx(1e-5 * 0.95**12)
-    assert rates(2, 1e-5, 0.5, head_rate=1e-3) == pytest.approx([2.5e-6, 5e-6, 1e-5, 1e-3])
+    assert rates(2, 1e-5, 0.5, head_rate=1e-3) == pytest.approx([2.5e-6, 5e-6, 1e-5, 1e-5, 1e-3])
 
 
 def test_layer_scales_are_means_over_the_tasks_of_a_round() -> None:
@@ -131,7 +137,7 @@ def test_each_parameter_is_in_one_group_with_its_rate_and_decay() -> None:
             seen.append(name)
             assert parameter is named[name]
             depth = layer_of(name, LAYERS)
-            rate = 3e-2 if depth == LAYERS + 1 else 1e-2 * 0.5 ** (LAYERS - depth)
+            rate = 3e-2 if depth == LAYERS + 2 else 1e-2 * 0.5 ** max(0, LAYERS - depth)
             assert group["depth"] == depth
             assert group["lr"] == group["base_rate"] == pytest.approx(rate)
             plain = name.endswith(".bias") or "LayerNorm" in name

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model.config.parse import parse_settings
 from model.data.batches import Assembler, TaskStream
 from model.data.tokens import Tokens
-from model.objectives.schedules import JOINT, SCHEDULES
+from model.objectives.schedules import JOINT, SCHEDULES, STAGED
 from model.tasks.task_set import TaskSet, load_task_set
 from model.training.planning import FEWEST_EVALUATIONS, evaluation_points, make_plan, walk
 
@@ -152,8 +152,16 @@ def evaluations(schedule: str, **changes: Any) -> int:
 def test_a_run_is_evaluated_once_an_epoch_and_three_times_at_least(
     schedule: str, epochs: float
 ) -> None:
-    wanted = max(FEWEST_EVALUATIONS, round(epochs))
+    of_first_stage = 1 if schedule in STAGED else 0
+    wanted = max(FEWEST_EVALUATIONS, round(epochs + of_first_stage))
     assert evaluations(schedule, budget__epochs=epochs) == wanted
+
+
+@pytest.mark.parametrize("schedule", STAGED)
+@pytest.mark.parametrize("first", [0, 2, 5])
+def test_the_epochs_of_a_first_stage_are_evaluated_too(schedule: str, first: float) -> None:
+    found = evaluations(schedule, budget__epochs=4, schedule__first_epochs=first)
+    assert found == 4 + first
 
 
 def test_what_was_asked_for_stays() -> None:

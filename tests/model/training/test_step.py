@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from smart_pytorch import SMARTLoss, sym_kl_loss
+from torch import Tensor, nn
 
 from model.common.rng import rng_seed
 from model.config.settings import (
@@ -21,7 +24,7 @@ from model.objectives.losses import make_loss
 from model.objectives.surgery import surgery
 from model.training.microbatches import split_batch
 from model.training.optim import make_optimizer
-from model.training.step import TrainingDiverged
+from model.training.readings import MOST_SKIPS, Reader, TrainingDiverged, UnreadStep
 
 from ..stepping import RATE, Round, close, gradients, stepper
 
@@ -58,8 +61,8 @@ def test_accumulating_gives_the_gradient_of_the_whole_batch(
     calm: Any, rounds: dict[str, Batch], name: str, parts: int
 ) -> None:
     whole, cut = calm(), calm()
-    first = stepper(whole).step(0, [(name, rounds[name])], 1.0)
-    second = stepper(cut, accumulate=parts).step(0, [(name, rounds[name])], 1.0)
+    first = stepper(whole).take(0, [(name, rounds[name])], 1.0)
+    second = stepper(cut, accumulate=parts).take(0, [(name, rounds[name])], 1.0)
     assert close(gradients(whole), gradients(cut), 1e-5)
     assert second.losses[name] == pytest.approx(first.losses[name], rel=1e-5)
     assert second.gradient_norm == pytest.approx(first.gradient_norm, rel=1e-4)
@@ -67,7 +70,7 @@ def test_accumulating_gives_the_gradient_of_the_whole_batch(
 
 def test_a_step_is_that_of_plain_pytorch(calm: Any, rounds: dict[str, Batch]) -> None:
     ours, theirs = calm(), calm()
-    report = stepper(ours, weights={"near": 0.5}).step(0, list(rounds.items()), 0.3)
+    report = stepper(ours, weights={"near": 0.5}).take(0, list(rounds.items()), 0.3)
     optimizer = make_optimizer(theirs.named_parameters(), layers=2, learning_rate=0.3 * RATE)
     total = torch.zeros(())
     for name, batch in rounds.items():
@@ -91,7 +94,7 @@ def test_a_step_draws_from_its_own_number_and_nothing_else(
     def losses(number: int, seed: int, before: int) -> dict[str, float]:
         torch.manual_seed(before)
         work = stepper(calm(dropout=0.3), seed=seed)
-        return work.step(number, list(rounds.items()), 1.0).losses
+        return work.take(number, list(rounds.items()), 1.0).losses
 
     assert losses(5, 0, before=1) == losses(5, 0, before=2)
     assert losses(5, 0, before=1) != losses(6, 0, before=1)
@@ -103,7 +106,7 @@ def test_equal_batches_of_a_round_have_different_masks(calm: Any, rounds: dict[s
     parts = [
         work._microbatches("mood", rounds["mood"], (0, position), 0)[0] for position in range(3)
     ]
-    assert len({work._accumulate(0, work.model, part).loss for part in parts}) == 3
+    assert len({float(work._accumulate(work.model, part).loss) for part in parts}) == 3
 
 
 def test_seeds_of_different_keys_differ() -> None:
@@ -119,7 +122,7 @@ def test_seeds_of_different_keys_differ() -> None:
 def test_every_kth_step_has_smart_and_k_times_of_it(calm: Any, rounds: dict[str, Batch]) -> None:
     def after(number: int, smart: SmartSettings) -> tuple[dict[str, Tensor], float | None]:
         model = calm()
-        report = stepper(model, smart=smart).step(number, [("same", rounds["same"])], 1.0)
+        report = stepper(model, smart=smart).take(number, [("same", rounds["same"])], 1.0)
         return gradients(model), report.smart
 
     def smart(every: int) -> SmartSettings:
@@ -150,12 +153,49 @@ def test_shared_masks_leave_nothing_to_a_perturbation_of_nothing(
     def term(masks: str) -> float:
         model = calm(dropout=0.3, adapter=adapter)
         smart = SmartSettings(weight=1.0, variant="random", radius=1e-7, masks=masks)
-        found = stepper(model, smart=smart).step(0, [(name, rounds[name])], 1.0).smart
+        found = stepper(model, smart=smart).take(0, [(name, rounds[name])], 1.0).smart
         assert found is not None
         return found
 
     assert term("shared") < 1e-8
     assert term("anew") > 1e-4  # two masks differ by themselves
+
+
+@pytest.mark.parametrize("at", ["embeddings", "words"])
+def test_published_smart_is_the_package_on_the_embedding_layers_output(
+    calm: Any, rounds: dict[str, Batch], at: Any
+) -> None:
+    """As mt-dnn has it, and the package's README: not word vectors, but what the layers read."""
+    mine, plain = calm(), calm()
+    batch = rounds["mood"]
+    smart = SmartSettings(weight=0.5, at="auto" if at == "embeddings" else at)
+    told = stepper(mine, smart=smart).take(0, [("mood", batch)], 0.0)
+
+    bert = plain.encoder
+    mask = batch.attention_mask
+
+    def head_of(embeds: Tensor) -> Tensor:
+        hidden = bert.encoder(embeds, attention_mask=mask[:, None, None, :].bool())[0]
+        weights = mask.unsqueeze(-1) / mask.sum(1)[:, None, None]
+        outputs: Tensor = plain.heads["task_mood"]((hidden * weights).sum(1))
+        return outputs
+
+    embeds = bert.embeddings(input_ids=batch.input_ids, token_type_ids=batch.token_type_ids)
+    outputs = head_of(embeds)
+    torch.manual_seed(rng_seed(rng_seed(0, 0, 0, 0), 1))  # the start of the search
+    package = SMARTLoss(head_of, partial(sym_kl_loss, reduction="batchmean"))
+    term = package(embeds, outputs)
+    (F.cross_entropy(outputs, batch.labels.long()) + 0.5 * term).backward()
+    same = told.smart == pytest.approx(term.item(), rel=1e-4)
+    assert same == (at == "embeddings")
+    assert close(gradients(mine), gradients(plain), 1e-5) == (at == "embeddings")
+
+
+def test_what_is_perturbed_suits_the_variant_unless_asked_for() -> None:
+    assert SmartSettings().where == "embeddings"
+    assert SmartSettings(variant="ball").where == SmartSettings(variant="random").where == "words"
+    assert SmartSettings(at="words").where == "words"
+    assert SmartSettings(variant="ball", at="embeddings").where == "embeddings"
 
 
 def test_masks_suit_the_variant_unless_asked_for() -> None:
@@ -171,9 +211,9 @@ def test_every_variant_regularises_every_kind_of_task(
     calm: Any, rounds: dict[str, Batch], name: str, variant: str
 ) -> None:
     plain, with_smart = calm(), calm()
-    before = stepper(plain).step(0, [(name, rounds[name])], 1.0)
+    before = stepper(plain).take(0, [(name, rounds[name])], 1.0)
     smart = SmartSettings(weight=2.0, variant=variant, radius=0.3)
-    report = stepper(with_smart, smart=smart).step(0, [(name, rounds[name])], 1.0)
+    report = stepper(with_smart, smart=smart).take(0, [(name, rounds[name])], 1.0)
     assert report.losses == before.losses  # told without the term
     assert report.smart is not None and report.smart > 0
     assert not close(gradients(plain), gradients(with_smart), 1e-6)
@@ -182,9 +222,9 @@ def test_every_variant_regularises_every_kind_of_task(
 def test_smart_keeps_to_its_tasks(calm: Any, rounds: dict[str, Batch]) -> None:
     smart = SmartSettings(weight=1.0, variant="random", tasks=("mood",))
     work = stepper(calm(), smart=smart)
-    assert work.step(0, [("same", rounds["same"])], 1.0).smart is None
-    assert work.step(1, [("mood", rounds["mood"])], 1.0).smart is not None
-    both = work.step(2, list(rounds.items()), 1.0)
+    assert work.take(0, [("same", rounds["same"])], 1.0).smart is None
+    assert work.take(1, [("mood", rounds["mood"])], 1.0).smart is not None
+    both = work.take(2, list(rounds.items()), 1.0)
     assert both.smart is not None
 
 
@@ -194,7 +234,7 @@ def test_a_frozen_encoder_can_have_smart_and_surgery(calm: Any, rounds: dict[str
     before = {name: tensor.clone() for name, tensor in model.encoder.state_dict().items()}
     smart = SmartSettings(weight=1.0, variant="ball", bregman=0.5)
     work = stepper(model, smart=smart, surgery="pcgrad")
-    report = work.step(0, list(rounds.items()), 1.0)
+    report = work.take(0, list(rounds.items()), 1.0)
     assert report.smart is not None and math.isfinite(report.smart)
     assert all(torch.equal(t, before[n]) for n, t in model.encoder.state_dict().items())
     assert {name.split(".")[0] for name in gradients(model)} == {"heads", "pals"}
@@ -208,7 +248,7 @@ def test_every_kth_counts_the_batches_of_each_task(calm: Any, rounds: dict[str, 
     with_smart = dict.fromkeys(NAMES, 0)
     for number in range(18):
         name = NAMES[number % 3]
-        report = work.step(number, [(name, rounds[name])], 1.0, dict(had))
+        report = work.take(number, [(name, rounds[name])], 1.0, dict(had))
         had[name] += 1
         with_smart[name] += report.smart is not None
     assert with_smart == dict.fromkeys(NAMES, 2)
@@ -219,7 +259,7 @@ def test_bregman_keeps_to_the_tasks_of_smart(calm: Any, rounds: dict[str, Batch]
     settings = SmartSettings(bregman=50.0, tasks=("mood",))
     for work in (stepper(plain), stepper(held, smart=settings)):
         for number in range(2):
-            work.step(number, [("same", rounds["same"])], 1.0)
+            work.take(number, [("same", rounds["same"])], 1.0)
     assert close(gradients(plain), gradients(held))
 
 
@@ -233,7 +273,7 @@ def test_the_first_step_has_no_bregman_term_and_later_ones_do(
     first, second = stepper(plain), stepper(held, smart=SmartSettings(bregman=50.0, momentum=0.9))
     for number in range(2):
         for work in (first, second):
-            work.step(number, list(rounds.items()), 1.0)
+            work.take(number, list(rounds.items()), 1.0)
         if number == 0:
             assert close(gradients(plain), gradients(held))
     assert not close(gradients(plain), gradients(held), 1e-4)
@@ -249,7 +289,7 @@ def test_the_copy_follows_with_its_momentum(calm: Any, rounds: dict[str, Batch])
     assert all(not weights.requires_grad for weights in work.copy.parameters())
     wanted = {name: weights.detach().clone() for name, weights in model.named_parameters()}
     for number in range(3):
-        work.step(number, list(rounds.items()), 1.0)
+        work.take(number, list(rounds.items()), 1.0)
         now = dict(model.named_parameters())
         wanted = {n: 0.8 * kept + 0.2 * now[n].detach() for n, kept in wanted.items()}
         found = dict(work.copy.named_parameters())
@@ -285,8 +325,8 @@ def test_surgery_changes_the_encoders_gradients_only(
     at_odds: Callable[[], tuple[Any, Round]],
 ) -> None:
     (plain, batches), (operated, _) = at_odds(), at_odds()
-    stepper(plain).step(3, batches, 1.0)
-    stepper(operated, surgery="pcgrad").step(3, batches, 1.0)
+    stepper(plain).take(3, batches, 1.0)
+    stepper(operated, surgery="pcgrad").take(3, batches, 1.0)
     before, after = gradients(plain), gradients(operated)
     assert before.keys() == after.keys()
     for name in before:
@@ -303,11 +343,11 @@ def test_surgery_is_that_of_the_tasks_own_gradients(
     at_odds: Callable[[], tuple[Any, Round]],
 ) -> None:
     operated, batches = at_odds()
-    stepper(operated, surgery="pcgrad", seed=4, weights={"two": 0.7}).step(3, batches, 1.0)
+    stepper(operated, surgery="pcgrad", seed=4, weights={"two": 0.7}).take(3, batches, 1.0)
     separate = []
     for name, batch in batches:
         alone, _ = at_odds()
-        stepper(alone, weights={"two": 0.7}).step(3, [(name, batch)], 1.0)
+        stepper(alone, weights={"two": 0.7}).take(3, [(name, batch)], 1.0)
         separate.append([weights.grad for weights in alone.shared_parameters()])
     wanted = surgery(separate, seed=rng_seed(4, 3, 3))
     for weights, gradient in zip(operated.shared_parameters(), wanted, strict=True):
@@ -318,12 +358,12 @@ def test_surgery_is_that_of_the_tasks_own_gradients(
 
 def test_surgery_needs_two_tasks_and_accumulates(at_odds: Callable[[], tuple[Any, Round]]) -> None:
     (plain, batches), (operated, _), (cut, _) = at_odds(), at_odds(), at_odds()
-    stepper(plain).step(0, batches[:1], 1.0)
-    stepper(operated, surgery="pcgrad").step(0, batches[:1], 1.0)
+    stepper(plain).take(0, batches[:1], 1.0)
+    stepper(operated, surgery="pcgrad").take(0, batches[:1], 1.0)
     assert close(gradients(plain), gradients(operated))
     operated, _ = at_odds()
-    stepper(operated, surgery="pcgrad").step(0, batches, 1.0)
-    stepper(cut, surgery="pcgrad", accumulate=3).step(0, batches, 1.0)
+    stepper(operated, surgery="pcgrad").take(0, batches, 1.0)
+    stepper(cut, surgery="pcgrad", accumulate=3).take(0, batches, 1.0)
     assert close(gradients(operated), gradients(cut), 1e-5)
 
 
@@ -337,8 +377,8 @@ def test_a_loss_weight_scales_the_gradient(
 ) -> None:
     plain, weighted = calm(), calm()
     smart = SmartSettings(weight=0.3, variant="random")
-    one = stepper(plain, smart=smart).step(0, [(name, rounds[name])], 1.0)
-    other = stepper(weighted, smart=smart, weights={name: weight}).step(
+    one = stepper(plain, smart=smart).take(0, [(name, rounds[name])], 1.0)
+    other = stepper(weighted, smart=smart, weights={name: weight}).take(
         0, [(name, rounds[name])], 1.0
     )
     wanted = {n: weight * gradient for n, gradient in gradients(plain).items()}
@@ -352,7 +392,7 @@ def test_clipping_limits_the_norm_and_tells_it_as_it_was(
 ) -> None:
     def norm_after(clip: float) -> tuple[float, float]:
         model = calm()
-        report = stepper(model, clip=clip).step(0, list(rounds.items()), 1.0)
+        report = stepper(model, clip=clip).take(0, list(rounds.items()), 1.0)
         left = math.sqrt(sum(float(g.square().sum()) for g in gradients(model).values()))
         return left, report.gradient_norm
 
@@ -372,20 +412,20 @@ def test_layer_scale_changes_the_rates_of_the_layers_alone(
     work = stepper(calm(), layer_scale=scale)
 
     def rates(*names: str) -> dict[int, float]:
-        work.step(0, [(name, rounds[name]) for name in names], 0.1)
+        work.take(0, [(name, rounds[name]) for name in names], 0.1)
         found = {group["depth"]: group["lr"] for group in work.optimizer.param_groups}
         return {depth: rate / (0.1 * RATE) for depth, rate in sorted(found.items())}
 
-    assert rates("mood") == pytest.approx({0: 1.0, 1: 0.5, 2: 2.0, 3: 1.0})
-    assert rates("same") == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0})
-    assert rates("mood", "same") == pytest.approx({0: 1.0, 1: 0.75, 2: 1.5, 3: 1.0})
+    assert rates("mood") == pytest.approx({0: 1.0, 1: 0.5, 2: 2.0, 3: 1.0, 4: 1.0})
+    assert rates("same") == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0})
+    assert rates("mood", "same") == pytest.approx({0: 1.0, 1: 0.75, 2: 1.5, 3: 1.0, 4: 1.0})
 
 
 def test_a_layer_scaled_to_nothing_stays_where_it_is(calm: Any, rounds: dict[str, Batch]) -> None:
     model = calm()
     before = {name: weights.detach().clone() for name, weights in model.named_parameters()}
     scale = LayerScaleSettings(alpha=0.0, beta=1.0, layers={"mood": (1,)})
-    stepper(model, layer_scale=scale).step(0, [("mood", rounds["mood"])], 1.0)
+    stepper(model, layer_scale=scale).take(0, [("mood", rounds["mood"])], 1.0)
     moved = {n for n, weights in model.named_parameters() if not torch.equal(weights, before[n])}
     assert not any(name.startswith("encoder.encoder.layer.0.") for name in moved)
     assert any(name.startswith("encoder.encoder.layer.1.") for name in moved)
@@ -402,18 +442,16 @@ def test_a_loss_that_is_no_number_ends_the_run_with_step_and_task(
     model = calm()
     with torch.no_grad():
         model.heads["task_near"].output.bias.fill_(value)
-    before = model.encoder.get_input_embeddings().weight.detach().clone()
     with pytest.raises(TrainingDiverged, match=r"step 41: the loss of 'near' is (nan|inf)") as told:
-        stepper(model).step(41, list(rounds.items()), 1.0)
+        stepper(model).take(41, list(rounds.items()), 1.0)
     assert "optim.learning_rate" in str(told.value)
-    assert torch.equal(model.encoder.get_input_embeddings().weight, before)  # no step was taken
 
 
 def test_a_gradient_that_is_no_number_ends_the_run(calm: Any, rounds: dict[str, Batch]) -> None:
     model = calm()
     model.heads["task_mood"].output.weight.register_hook(lambda grad: grad * math.inf)
     with pytest.raises(TrainingDiverged, match=r"step 7: the gradient's norm is"):
-        stepper(model).step(7, [("mood", rounds["mood"])], 1.0)
+        stepper(model).take(7, [("mood", rounds["mood"])], 1.0)
 
 
 # --- one objective, and half precision ----------------------------------------------------------
@@ -422,25 +460,101 @@ def test_a_gradient_that_is_no_number_ends_the_run(calm: Any, rounds: dict[str, 
 def test_a_step_on_one_objective(calm: Any, rounds: dict[str, Batch]) -> None:
     model = calm()
     work = stepper(model)
-    values = [
-        work.step_on(n, lambda: model.encode(rounds["mood"]).square().mean(), 1.0) for n in range(5)
+    unread = [
+        work.step_on(n, "mood", lambda: model.encode(rounds["mood"]).square().mean(), 1.0)
+        for n in range(5)
     ]
+    values = [report.losses["mood"] for report in Reader().read(unread)]
     assert values[-1] < values[0]
-    with pytest.raises(TrainingDiverged, match="step 9: the loss is nan"):
-        work.step_on(9, lambda: model.encode(rounds["mood"]).mean() * math.nan, 1.0)
+    lost = work.step_on(9, "mood", lambda: model.encode(rounds["mood"]).mean() * math.nan, 1.0)
+    with pytest.raises(TrainingDiverged, match="step 9: the loss of 'mood' is nan"):
+        list(Reader().read([*unread, lost]))
 
 
+@pytest.fixture
+def no_onednn() -> Iterator[None]:
+    """Some virtual machines name bf16 instructions that they do not have; oneDNN believes them."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+@pytest.mark.usefixtures("no_onednn")
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("surgery", ["none", "pcgrad"])
 def test_half_precision_stays_near_and_keeps_whole_weights(
-    calm: Any, rounds: dict[str, Batch]
+    calm: Any, rounds: dict[str, Batch], dtype: torch.dtype, surgery: str
 ) -> None:
     whole, half = calm(), calm()
-    smart = SmartSettings(weight=0.1, variant="ball", bregman=0.1)
-    one = stepper(whole, smart=smart).step(0, list(rounds.items()), 1.0)
-    # Some virtual machines name bf16 instructions that they do not have; oneDNN believes them.
-    with torch.backends.mkldnn.flags(enabled=False):
-        two = stepper(half, smart=smart, bfloat16=True).step(0, list(rounds.items()), 1.0)
-    for name in NAMES:
-        assert two.losses[name] == pytest.approx(one.losses[name], rel=0.05)
-        assert two.losses[name] != one.losses[name]
+    settings: dict[str, Any] = {
+        "smart": SmartSettings(weight=0.1, variant="ball", bregman=0.1),
+        "surgery": surgery,
+        "clip": 1.0,
+    }
+    by_whole, by_half = stepper(whole, **settings), stepper(half, precision=dtype, **settings)
+    if dtype == torch.float16:  # these heads have losses of thousands
+        by_half.scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for step in range(3):
+        one = by_whole.take(step, list(rounds.items()), 0.1)
+        two = by_half.take(step, list(rounds.items()), 0.1)
+        assert two.losses == pytest.approx(one.losses, rel=0.05)
+        assert two.losses != one.losses
+        assert two.gradient_norm == pytest.approx(one.gradient_norm, rel=0.2)  # told unscaled
     assert {weights.dtype for weights in half.parameters()} == {torch.float32}
+    assert by_half.scaler.is_enabled() == (dtype == torch.float16)
+
+
+@pytest.mark.usefixtures("no_onednn")
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_heads_and_losses_are_whole_numbers_under_autocast(
+    calm: Any, rounds: dict[str, Batch], dtype: torch.dtype
+) -> None:
+    model = calm(head_hidden=8)
+    seen: set[torch.dtype] = set()
+    for part in model.heads.modules():
+        if isinstance(part, nn.Linear):
+            part.register_forward_hook(lambda _, __, output: seen.add(output.dtype))
+    inside: set[torch.dtype] = set()
+    layer = model.encoder.encoder.layer[0].intermediate.dense
+    layer.register_forward_hook(lambda _, __, output: inside.add(output.dtype))
+    work = stepper(model, precision=dtype)
+    work.step(0, list(rounds.items()), 1.0, dict.fromkeys(model.tasks, 0))
+    assert seen == {torch.float32} and inside == {dtype}
+
+
+@pytest.mark.usefixtures("no_onednn")
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_a_step_that_overflows_in_float16_is_left_out_and_the_next_one_is_smaller(
+    calm: Any, rounds: dict[str, Batch]
+) -> None:
+    model = calm()
+    work = stepper(model, precision=torch.float16)
+    work.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    reader = Reader(float16=True)
+    before = [weights.detach().clone() for weights in model.parameters()]
+    turns = dict.fromkeys(model.tasks, 0)
+    told = list(reader.read([work.step(0, list(rounds.items()), 1.0, turns)]))
+    assert told == [] and reader.skipped == 1
+    assert all(map(torch.equal, before, model.parameters()))
+    for number in range(1, 40):
+        if list(reader.read([work.step(number, list(rounds.items()), 1.0, turns)])):
+            break
+        reader.skipped = 1  # the start was set too high on purpose
+    assert number > 3 and work.scaler.get_scale() == 2.0 ** (40 - number)
+    assert not all(map(torch.equal, before, model.parameters()))
+
+
+def test_overflow_for_ever_or_in_the_loss_itself_is_divergence() -> None:
+    def step(number: int, loss: float, norm: float) -> UnreadStep:
+        value = torch.tensor(loss)
+        return UnreadStep.of(number, {"mood": value}, [value], None, torch.tensor(norm))
+
+    reader = Reader(float16=True)
+    some = [step(n, 0.5, math.inf) for n in range(MOST_SKIPS)]
+    assert list(reader.read(some)) == []
+    assert len(list(reader.read([step(20, 0.5, 1.0), *some]))) == 1  # one that fits, and again
+    with pytest.raises(TrainingDiverged, match="step 99: the gradient's norm is inf"):
+        list(reader.read([step(99, 0.5, math.inf)]))
+    with pytest.raises(TrainingDiverged, match="step 5: the loss of 'mood' is nan"):
+        list(Reader(float16=True).read([step(5, math.nan, math.nan)]))

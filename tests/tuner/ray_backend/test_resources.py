@@ -6,6 +6,7 @@ import pytest
 
 from model.common.errors import InputError
 from tuner.ray_backend.resources import MOST_ON_CPUS, Resources, share_out
+from tuner.ray_backend.trainable import limit_memory
 
 
 def share(has_cpus: float, has_gpus: float = 0, **asked: Any) -> Resources:
@@ -26,7 +27,6 @@ def test_many_cores_are_a_few_trials_of_several_threads() -> None:
 def test_a_gpu_is_one_trial_unless_it_is_shared() -> None:
     assert share(16, 2) == Resources(2, 8, 1)
     assert share(16, 2, gpus=0.5) == Resources(4, 4, 0.5)
-    assert share(16, 4, gpus=2) == Resources(2, 8, 2)
     assert share(16, 2, gpus=0) == Resources(MOST_ON_CPUS, 4, 0)
 
 
@@ -71,9 +71,24 @@ def test_what_can_never_fit_is_refused(asked: dict[str, Any], message: str) -> N
         share(8, **asked)
 
 
-def test_one_gpu_and_a_half_is_refused() -> None:
-    with pytest.raises(InputError, match="above 1 it must be a whole number"):
-        share(8, 4, gpus=1.5)
+ONE_GPU = "trains on one of its GPUs, and the others would idle; take 1 or less"
+
+
+@pytest.mark.parametrize("gpus", [1.5, 2, 64])
+def test_more_than_one_gpu_for_a_trial_is_refused(gpus: float) -> None:
+    with pytest.raises(InputError, match=ONE_GPU):
+        share(8, 4, gpus=gpus)
+
+
+@pytest.mark.parametrize(("share_of_gpu", "limited"), [(0.0, []), (0.5, [0.5]), (1.0, [])])
+def test_a_trial_keeps_to_its_part_of_a_gpu(
+    share_of_gpu: float, limited: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.set_per_process_memory_fraction", asked.append)
+    limit_memory(share_of_gpu)
+    assert asked == limited
 
 
 # --- clusters -----------------------------------------------------------------------------------
@@ -101,5 +116,5 @@ def test_a_trial_lives_on_one_node() -> None:
 
 
 def test_a_gpu_and_a_half_is_refused_of_machines_to_come_as_well() -> None:
-    with pytest.raises(InputError, match="above 1 it must be a whole number"):
+    with pytest.raises(InputError, match=ONE_GPU):
         share(0, 0, elastic=True, gpus=1.5)

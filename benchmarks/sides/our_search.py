@@ -21,19 +21,17 @@ def ours(cell: Cell) -> dict[str, Handed]:
     recommended = None if soup is None else soup.method(soup.recommended)
     if single is None or soup is None or recommended is None or recommended.folder is None:
         raise RuntimeError("the search ended without a model or a soup")
-    examples, evaluations = state.examples, len(state.reports)
+    examples, rows = state.examples, sum(event["rows"] for event in state.reports)
     return {
-        cell.search_name: Handed(single[1], examples, evaluations * cell.rows),
+        cell.search_name: Handed(single[1], examples, rows),
         f"{cell.search_name}-recommended": Handed(
-            folder / recommended.folder,
-            examples,
-            round((evaluations + soup.evaluations) * cell.rows),
+            folder / recommended.folder, examples, round(rows + soup.evaluations * cell.rows)
         ),
     }
 
 
 def flags(cell: Cell, folder: Path) -> list[str]:
-    """The search that spends the budget, as nearly as it can be told to."""
+    """The search that spends the budget."""
     data = cell.material.data
     given = {
         "--space": "default",
@@ -42,8 +40,7 @@ def flags(cell: Cell, folder: Path) -> list[str]:
         "--encoder": cell.encoder,
         "--set": f"budget.eval_rows={cell.dev_rows}",
         "--seed": cell.seed,
-        "--num-samples": cell.trials,
-        "--max-examples": cell.part,
+        "--budget-examples": cell.budget,
         "--storage-path": folder.parent,
         "--name": folder.name,
     }

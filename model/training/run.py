@@ -342,7 +342,9 @@ class TrainingRun:
             alpha=self.config.loss.alpha,
             precision=self.prepared.precision,
         )
-        record = self._record(evaluation) | {"evaluation_seconds": time.perf_counter() - began}
+        record = self._record(evaluation)
+        record["rows"] = sum(len(rows.labels) for rows in self.prepared.dev.values())
+        record["evaluation_seconds"] = time.perf_counter() - began
         file = self.out / record["predictions"]
         file.parent.mkdir(exist_ok=True)  # fails if the run's folder went away
         write_predictions(file, evaluation.predictions)

@@ -31,7 +31,7 @@ QUICK = {
     "smart.weight": 1,
     "smart.bregman": 0.5,
 }
-TIMES = ("seconds", "examples_per_second", "data_share")
+TIMES = ("seconds", "evaluation_seconds", "examples_per_second", "data_share")
 
 
 def for_schedule(name: str) -> dict[str, Any]:

@@ -198,9 +198,11 @@ class Board:
 
 
 def name_of(trial: TrialState) -> str:
-    """In the table and its order: t0000 default, t0012 = t0003 seed 4."""
+    """In the table and its order: t0000 default, t0009 = t0003 longer, t0012 = t0003 seed 4."""
     if trial.is_repeat:
         return f"{trial.id} = {trial.of} seed {trial.seed}"
+    if trial.of is not None:
+        return f"{trial.id} = {trial.of} longer"
     return f"{trial.id} default" if trial.origin == "default" else trial.id
 
 

@@ -25,7 +25,7 @@ from tuner.space.values import matches, meaning, spread
 Value: TypeAlias = "str | float | bool"
 
 ORIGIN = "origin"
-ORIGINS = ("default", "start_from", "sampler", "confirm", "soup")
+ORIGINS = ("default", "start_from", "sampler", "promoted", "confirm", "soup")
 
 
 @dataclass(frozen=True)

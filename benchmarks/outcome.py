@@ -151,8 +151,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         work = Path(name).absolute()
         arguments.out = arguments.out or (work if arguments.quick else HERE) / OUT
         if not arguments.report:
-            # A search that runs as a program of its own is then ended in order.
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+            # An exception, so that a search that runs as a program of its own is ended too.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; start it again to go on"))
             failed = run_cells(arguments, work)
         print(table(read_rows(arguments.out)) or f"{arguments.out} has no rows yet")
     return 1 if failed else 0

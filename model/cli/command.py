@@ -6,11 +6,11 @@ import argparse
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from model.cli.exit_code import exit_code
 from model.cli.invocation import command
@@ -42,7 +42,6 @@ EXAMPLES = {
     "resume": "--resume --out runs/paper-001",
 }
 NOTE = "Every setting and its default: docs/settings.md"
-NOT_WITH_RESUME = ("tasks", "data", "encoder", "preset", "config", "set", "seed")
 
 
 def make_parser() -> Parser:
@@ -156,14 +155,13 @@ class Wanted(NamedTuple):
     out: Path
 
 
-def settings_of(arguments: argparse.Namespace) -> tuple[TaskSet, RunConfig, list[Layer]]:
-    """What the flags describe. All faults in the settings of all places come at once."""
-    gathered, layers = Gathered("settings"), list[Layer]()
+def layers_of(arguments: argparse.Namespace, gathered: Gathered) -> list[Layer]:
+    """What the flags say of the settings, the later winning."""
+    layers = list[Layer]()
     with gathered:
         layers += [load_preset(arguments.preset)] if arguments.preset else []
     with gathered:
         layers += [read_layer(arguments.config)] if arguments.config else []
-    named = [layer.tasks for layer in layers if layer.tasks]
     flags = {"encoder.name": arguments.encoder, "seed": arguments.seed}
     layers.append(Layer({k: v for k, v in flags.items() if v is not None}, "command line"))
     with gathered:
@@ -174,11 +172,23 @@ def settings_of(arguments: argparse.Namespace) -> tuple[TaskSet, RunConfig, list
             raise
         finally:
             layers.append(Layer(given, "--set"))
+    return layers
+
+
+def settings_of(arguments: argparse.Namespace) -> tuple[TaskSet, RunConfig, list[Layer]]:
+    """What the flags describe. All faults in the settings of all places come at once."""
+    gathered = Gathered("settings")
+    layers = layers_of(arguments, gathered)
     with gathered:
-        tasks = load_task_set(arguments.tasks or (named[-1] if named else "sample"))
+        tasks = load_task_set(arguments.tasks or last(layer.tasks for layer in layers) or "sample")
         config = parse_layers(layers, tasks)
     gathered.tell()
     return tasks, config, layers
+
+
+def last(values: Iterable[str | None]) -> str | None:
+    """The last one that is given."""
+    return next((value for value in reversed(list(values)) if value), None)
 
 
 def setting_faults(arguments: argparse.Namespace) -> list[str]:
@@ -195,20 +205,19 @@ def asked(arguments: argparse.Namespace, warn: Callable[[str], None]) -> Wanted:
     for key, why in unread(config, tasks):
         if key in own:
             warn(f"{key} has no effect: {why}")
-    kept = [layer.data for layer in layers if layer.data]
-    data = arguments.data or (Path(kept[-1]) if kept else None)
     out = arguments.out or free_folder(tasks.name)
-    return Wanted(tasks, data and data.absolute(), config, out)
+    return Wanted(tasks, data_of(arguments, layers), config, out)
+
+
+def data_of(arguments: argparse.Namespace, layers: Sequence[Layer]) -> Path | None:
+    found = arguments.data or last(layer.data for layer in layers)
+    return Path(found).absolute() if found else None
 
 
 def resumed(arguments: argparse.Namespace) -> Wanted:
-    """What the run's own folder describes."""
+    """What the run's own folder describes; flags may say the same again, or nothing."""
     if arguments.out is None:
         raise InputError("--resume", ["name the run's folder with --out"])
-    given = [f"--{name}" for name in NOT_WITH_RESUME if getattr(arguments, name) is not None]
-    if given:
-        fault = f"a run goes on as it began: leave out {', '.join(given)}, or start a new one"
-        raise InputError("--resume", [fault])
     path = arguments.out / "config.yaml"
     document = read_yaml(path)
     if not isinstance(document.data.get("tasks"), str):
@@ -217,7 +226,35 @@ def resumed(arguments: argparse.Namespace) -> Wanted:
     layer = Layer(document.data.get("settings") or {}, str(path), document, ("settings",))
     data = document.data.get("data")
     config = parse_layers([layer], tasks)
-    return Wanted(tasks, Path(data) if data else None, config, arguments.out)
+    wanted = Wanted(tasks, Path(data) if data else None, config, arguments.out)
+    refuse_changes(arguments, layer, wanted)
+    return wanted
+
+
+def refuse_changes(arguments: argparse.Namespace, began: Layer, wanted: Wanted) -> None:
+    """A run goes on as it began: what the flags say must change nothing."""
+    from model.training.prepare import fill_in
+
+    gathered, changed = Gathered("--resume"), dict[str, tuple[Any, Any]]()
+    layers = layers_of(arguments, gathered)
+    if (data := data_of(arguments, layers)) is not None:
+        changed["--data"] = (wanted.data, data)
+    with gathered:
+        named = arguments.tasks or last(layer.tasks for layer in layers)
+        origin = load_task_set(named).origin if named else wanted.tasks.origin
+        changed["--tasks"] = (wanted.tasks.origin, origin)
+        if origin == wanted.tasks.origin:
+            was = wanted.config.to_flat()
+            now = fill_in(parse_layers([began, *layers], wanted.tasks)).to_flat()
+            changed |= {key: (was.get(key), now[key]) for key in now}
+    remedy = "leave it out, or start a new run with another --out"
+    faults = [
+        f"{name} was {old} and is {new} now; {remedy}"
+        for name, (old, new) in changed.items()
+        if old != new
+    ]
+    if faults or gathered.errors:
+        raise InputError("--resume", [*faults, *gathered.faults])
 
 
 def free_folder(name: str) -> Path:

@@ -445,5 +445,5 @@ class Engine:
         parts = []
         for key, value in trial.params.items():
             shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-            parts.append(f"{key.split('.', 1)[-1]}={shown}")
+            parts.append(f"{key}={shown}")
         return " ".join(parts)

@@ -114,7 +114,6 @@ def test_layers_win_in_the_order_of_the_help(tmp_path: Path) -> None:
         (["--config", "nowhere.yaml"], "no such file"),
         (["--resume"], "name the run's folder with --out"),
         (["--resume", "--out", "nowhere"], "no such file"),
-        (["--resume", "--out", "x", "--seed", "1", "--set", "seed=2"], "leave out --set, --seed"),
         (["--tasks", "cs224n"], "--data"),
         (["--tasks", "cs224n", "--data", "nowhere"], "point --data at the folder"),
         (["--set", "encoder.max_length=600", "--encoder", "tiny"], "beyond this encoder's 512"),
@@ -181,7 +180,7 @@ def test_a_stopped_command_goes_on_where_it_was(
     else:
         assert process.returncode == 128 + number
         assert f"python -m model.train --resume --out {out}" in message
-    assert main(["--resume", "--out", str(out), "-q"]) == 0
+    assert main([*LONG, "--resume", "--out", str(out), "-q"]) == 0  # the same command again
     for name in ("model.safetensors", "heads.safetensors"):
         assert sha256_of(out / "model" / name) == sha256_of(undisturbed / "model" / name)
 
@@ -190,8 +189,39 @@ def test_resuming_a_finished_run_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*SHORT, "--out", str(tmp_path / "run")]) == 0
-    assert main(["--resume", "--out", str(tmp_path / "run")]) == 0
-    assert "already finished" in capsys.readouterr().out
+    for same in (
+        [],
+        SHORT,
+        ["--tasks", "sample", "--seed", "0", "--set", "optim.learning_rate=null"],
+    ):
+        assert main([*same, "--resume", "--out", str(tmp_path / "run")]) == 0
+        assert "already finished" in capsys.readouterr().out
+    other = tmp_path / "other.yaml"
+    other.write_text("smart.weight: 2\n")
+    changed = [
+        "--seed",
+        "1",
+        "--set",
+        "budget.examples=99",
+        "--set",
+        "batch.sizes=8",
+        "--data",
+        "x",
+    ]
+    changed += ["--config", str(other), "--set", "nonsense"]
+    assert main([*changed, "--resume", "--out", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "--resume: 5 problems"
+    for fault in (
+        f"--data was None and is {Path('x').absolute()} now; leave it out, or start a new run",
+        "budget.examples was 72 and is 99 now; leave it out, or start a new run with another --out",
+        "seed was 0 and is 1 now; ",
+        "smart.weight was 0.0 and is 2.0 now; ",
+        "--set: 'nonsense' is not KEY=VALUE",
+    ):
+        assert any(line.startswith(f"  {fault}") for line in told), (fault, told)
+    assert main(["--tasks", "cs224n", "--resume", "--out", str(tmp_path / "run")]) == 2
+    assert "--tasks was sample and is cs224n now" in capsys.readouterr().err
 
 
 def test_help_shows_examples_that_can_be_copied() -> None:

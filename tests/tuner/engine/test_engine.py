@@ -399,6 +399,19 @@ def test_a_finished_trial_is_told_by_the_objective(engine_of: Callable[..., Engi
     assert told[-1] == f"{name} finished: sentiment 0.600"
 
 
+def test_a_trial_is_told_by_the_full_names_of_its_parameters(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of()
+    told: list[str] = []
+    engine.log = told.append
+    begin_trial(engine)
+    trial = engine.state.trials[begin_trial(engine)]
+    assert told[0].endswith(": the default configuration")
+    names = [word.split("=")[0] for word in told[1].split(": ", 1)[1].split() if "=" in word]
+    assert names == list(trial.params) and any("." in name for name in names)
+
+
 def test_a_new_driver_tidies_up_after_one_that_died_before_it_could(
     engine_of: Callable[..., Engine], tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 PYTEST_ARGS ?=
 SEARCH_ARGS ?=
-BENCHES ?= throughput smart evaluation turnover efficiency scale soup startup neighbours disk report board fault_campaign soak
+BENCHES ?= throughput operations smart evaluation turnover efficiency scale soup startup neighbours disk report board fault_campaign soak
 
 .PHONY: search test quick test-cluster packages lint types bench clean
 .DEFAULT_GOAL := test

@@ -9,8 +9,8 @@
       summary.json        how it ended
 
 An evaluation's record is yielded only after its checkpoint is safe, so whoever iterates may stop
-there and go on later with `resume=True`. On the same machine, with the same number of threads, the
-result is the same to the byte.
+there and go on later with `resume=True`. On the same CPU, with the same number of threads, the
+result is the same to the byte; a GPU may add up in another order each time (docs/gpu.md).
 """
 
 from __future__ import annotations

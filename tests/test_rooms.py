@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     "model": (
         *("common", "tasks", "data", "objectives", "config", "cpu", "modules"),
-        *("evaluation", "training", "train", "cli"),
+        *("evaluation", "training", "train", "cli", "selfcheck"),
     ),
     "tuner": (
         *("space", "runs", "scoring", "storage", "engine", "terminal", "ray_backend", "cluster"),

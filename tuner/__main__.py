@@ -18,6 +18,7 @@ COMMANDS = {
     "report": ("tuner.report.__main__", "Write a page about a search, or about several."),
     "cluster": ("tuner.cluster.__main__", "Check a cluster file; fetch a run from storage."),
     "data": ("model.data.__main__", "Import data, and see what they are like."),
+    "selfcheck": ("model.selfcheck", "See what this machine's device can do."),
 }
 HELP = """\
 usage: stockpot COMMAND [flags]
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def help_text() -> str:
-    commands = "\n".join(f"  {name:<9}{about}" for name, (_, about) in COMMANDS.items())
+    commands = "\n".join(f"  {name:<11}{about}" for name, (_, about) in COMMANDS.items())
     return HELP.format(commands=commands)
 
 

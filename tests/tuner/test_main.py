@@ -16,7 +16,7 @@ def test_help_lists_the_commands_with_a_line_each(capsys: pytest.CaptureFixture[
     assert main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name, (_, about) in COMMANDS.items():
-        assert f"  {name:<9}{about}" in lines
+        assert f"  {name:<11}{about}" in lines
     assert main([]) == 2
     assert "commands:" in capsys.readouterr().err
 

@@ -48,6 +48,21 @@ def result(tiny: MultitaskModel, dev: dict[str, Rows], assembler: Assembler) -> 
     return evaluate(tiny, dev, assembler)
 
 
+def test_off_the_cpu_batches_are_large_and_answers_are_copied_once(
+    tiny: MultitaskModel, dev: dict[str, Rows], assembler: Assembler, monkeypatch: Any
+) -> None:
+    """`meta` has nothing to copy, so the first copy is the end: all answers are there by then."""
+    monkeypatch.setattr(module, "EVAL_BATCH_ON_GPU", 16)
+    sizes: list[int] = []
+    tiny.heads["task_mood"].register_forward_hook(lambda _, __, out: sizes.append(len(out)))
+    outputs_of(tiny, "mood", dev["mood"].tokens, assembler)
+    assert sum(sizes) == COUNT and max(sizes) == module.EVAL_BATCH
+    sizes.clear()
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta"):
+        outputs_of(tiny.to("meta"), "mood", dev["mood"].tokens, assembler)
+    assert sum(sizes) == COUNT and max(sizes) == 16
+
+
 @pytest.mark.parametrize("size", [1, 5, 36, 37, 100])
 def test_outputs_keep_the_order_of_the_rows(
     tiny: MultitaskModel, dev: dict[str, Rows], assembler: Assembler, size: int

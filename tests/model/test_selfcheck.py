@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from model import selfcheck
+
+QUICK = ["--device", "cpu", "--encoder", "tiny", "--seconds", "0.1"]
+
+
+def test_the_table_says_what_the_device_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert selfcheck.main(QUICK) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["| what | found |", "|---|---|"]
+    found = dict(line.strip("| ").split(" | ", 1) for line in lines[2:])
+    assert found["precision: auto"] == "float32"
+    assert found["a step in bfloat16"] == "not on a CPU"
+    assert found["3 steps taken twice"] == "the same to the bit"
+    assert "plain" in found["attention with padding"]
+    for way in selfcheck.WAYS:
+        assert found[f"a step, {way}"].endswith("operations, 0 reads by the host")
+        assert "examples a second" in found[f"training, {way}"]
+    assert "rows a second" in found["evaluation"]
+
+
+def test_a_check_that_fails_is_a_finding_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("no kernel image\nis available")
+
+    def quick(*_: Any) -> Any:
+        yield "quick", "done"
+
+    monkeypatch.setattr(selfcheck, "attention", broken)
+    for name in ("precisions", "repeats", "operations", "speed"):
+        monkeypatch.setattr(selfcheck, name, quick)
+    assert selfcheck.main(QUICK) == 1
+    out = capsys.readouterr().out
+    assert "| attention | FAILED: RuntimeError: no kernel image is available |" in out
+    assert "rows a second" in out
+
+
+def test_a_device_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert selfcheck.main(["--device", "cuda:9"]) == 2
+    assert "'cuda:9' cannot be used" in capsys.readouterr().err

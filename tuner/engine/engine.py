@@ -7,16 +7,15 @@ in the ledger before it is given, so a search that dies at any moment goes on fr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from model.common.errors import InputError
 from model.tasks.task_set import TaskSet
 from tuner.engine.job import Job, training_budget
-from tuner.engine.ladder import Ladder
+from tuner.engine.promotion import Promotion
 from tuner.engine.sampling import Suggester
 from tuner.engine.stages import REDUCTION, Stages
 from tuner.engine.study_file import StudyFile
@@ -30,8 +29,6 @@ from tuner.runs.state import (
     RunState,
     TrialState,
     Warn,
-    noise_of,
-    objective_score,
     objective_value,
 )
 from tuner.space.space import Space
@@ -87,10 +84,10 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
-        self.ladder = Ladder(self.stages, self.limits.reduction)
-        for trial in self.state.trials.values():
-            self._enter(trial)
-            self._rank(trial)
+        self.promotion = Promotion(self.state, self.stages, self.limits.reduction)
+        for trial in self.state.open_trials:  # at its rung, and its driver died before it rested
+            if trial.evaluations and not trial.frozen and self.promotion.rests(trial):
+                self._freeze(trial)
         for trial in self.state.trials.values():  # closed, and its driver died before tidying
             if trial.status != "open":
                 self.store.drop_states(trial.id)
@@ -104,7 +101,7 @@ class Engine:
 
     @property
     def done(self) -> bool:
-        return not self.state.open_trials and self._step() is None
+        return not self.state.open_trials and self.promotion.next() is None
 
     def next_job(self) -> Job | None:
         """A trial to start, or None while there is nothing to do or no slot."""
@@ -127,30 +124,16 @@ class Engine:
         return next(going, None)
 
     def _next_trial(self) -> TrialState | None:
-        step = self._step()
+        step = self.promotion.next()
         if step is None:
             if not self.live:
                 self._close_frozen(self.state.open_trials)
             return None
-        return step()
-
-    def _step(self) -> Callable[[], TrialState | None] | None:
-        """What a free slot is for: a new configuration, else a promotion, the race, a final."""
-        if self.state.missing:
-            return self._create_search_trial
-        if promoted := self.ladder.promotion():
-            return partial(self._promote, *promoted)
-        if not all(map(self.ladder.is_complete, range(self.stages.top or 1))):
-            return None
-        if repeats := self._repeats_due():
-            return partial(self._repeat, *repeats[0])
-        if not self.stages.top or any(trial.is_repeat for trial in self.state.open_trials):
-            return None
-        entered = self.ladder.levels[-1].entered
-        if len(entered) >= self.stages.final.places:
-            return None
-        finalists = [n for n in self.ladder.finalists(self._repeated()) if n not in entered]
-        return partial(self._promote, finalists[0], self.stages.top) if finalists else None
+        if step.configuration is None:
+            return self._create_search_trial()
+        if step.seed is None:
+            return self._promote(step.configuration, step.level)
+        return self._repeat(step.configuration, step.seed, step.level)
 
     def _create_search_trial(self) -> TrialState | None:
         seed = self.state.seed
@@ -174,7 +157,7 @@ class Engine:
             )
         if self._write("promoted", trial=configuration, level=level) is None:
             return None
-        self._enter(first)
+        self.promotion.enter(first)
         return first
 
     def _repeat(self, of: str, seed: int, level: int) -> TrialState | None:
@@ -208,90 +191,26 @@ class Engine:
         if written is None:
             return None
         trial: TrialState = self.state.trials[name]
-        self._enter(trial)
+        self.promotion.enter(trial)
         self._show(trial)
         return trial
 
-    # --- the rungs --------------------------------------------------------------------------
+    # --- trials that rest -------------------------------------------------------------------
 
-    def _enter(self, trial: TrialState) -> None:
-        if trial.is_repeat or trial.level > self.stages.top:
-            return
-        if trial.origin == DEFAULT:
-            self.ladder.default = trial.id
-        first = trial.level if trial.of else 0
-        for level in range(first, trial.level + 1):
-            self.ladder.enter(trial.configuration, level)
-
-    def _rank(self, trial: TrialState) -> None:
-        """Tell the rungs of what the trial has reached."""
-        if trial.is_repeat or trial.level > self.stages.top:
-            return
-        name, goals = trial.configuration, self.state.objectives
-        for level in range(trial.level + 1):
-            if found := self.state.at_rung(name, level):
-                _, entry = found
-                score, noise = objective_score(entry, goals), noise_of(entry, goals)
-                self.ladder.result(name, level, score, noise)
-        if trial.status in ("failed", "stopped", "finished"):
-            self.ladder.fail(name, trial.level)  # unless it has a result there
-        if trial.status == "stopped":
-            self.ladder.leave(name, trial.level)
-
-    def _rests(self, trial: TrialState, examples: int) -> bool:
-        """Whether the trial has reached its rung, and may have to wait for the others there."""
-        below = self.stages.promotion == "continue" and trial.level < self.stages.top
-        return below and not trial.is_repeat and examples >= self._rung(trial)
-
-    def _rung(self, trial: TrialState) -> int:
-        return self.stages.rungs[min(trial.level, self.stages.top)].examples
-
-    def _freeze(self, trial: TrialState, examples: int) -> None:
-        self._write("frozen", trial=trial.id, examples=examples)
+    def _freeze(self, trial: TrialState) -> None:
+        self._write("frozen", trial=trial.id, examples=trial.examples)
         self.live.pop(trial.id, None)
         self._show(trial)
-        self.log(f"{trial.id} rests at {examples:,} examples")
-        self._close_frozen(self.state.trials[name] for name in self.ladder.hopeless(trial.level))
+        self.log(f"{trial.id} rests at {trial.examples:,} examples")
+        self._close_frozen(self.state.trials[name] for name in self.promotion.hopeless(trial.level))
 
     def _close_frozen(self, trials: Iterable[TrialState]) -> None:
         for trial in [trial for trial in trials if trial.frozen]:
-            results = self.ladder.levels[trial.level].results
-            rank = next(n for n, r in enumerate(results, 1) if r.configuration == trial.id)
-            reason = f"number {rank} of {len(results)} at {self._rung(trial):,} examples"
-            rung = self._rung(trial)
+            rung, reason = self.promotion.rung(trial), self.promotion.standing(trial)
             self._write(
                 "stopped", trial=trial.id, examples=trial.examples, rung=rung, reason=reason
             )
             self._closed(trial, f"goes no further: {reason}")
-
-    # --- the race ---------------------------------------------------------------------------
-
-    def _repeats_due(self) -> list[tuple[str, int, int]]:
-        """(trial, seed, level) of the repeats still to be created, once all else is through."""
-        best, seeds = self.stages.race
-        level = max(0, self.stages.top - 1)
-        if not best or any(
-            not trial.is_repeat for trial in self.state.open_trials if not trial.frozen
-        ):
-            return []
-        there = {(trial.of, trial.seed) for trial in self.state.repeats}
-        racing = [each.configuration for each in self.ladder.levels[level].results[:best]]
-        wanted = [
-            (name, self.state.seed + offset, level)
-            for name in racing
-            for offset in range(1, seeds + 1)  # seeds that the search has not seen
-        ]
-        return [each for each in wanted if each[:2] not in there]
-
-    def _repeated(self) -> dict[str, list[float]]:
-        """Scores with further seeds, by configuration."""
-        found: dict[str, list[float]] = {}
-        for trial in self.state.repeats:
-            entry = trial.chosen(self.state.objectives) if trial.status == "finished" else None
-            if entry is not None and trial.of is not None:
-                score = objective_score(entry, self.state.objectives)
-                found.setdefault(trial.of, []).append(score)
-        return found
 
     def _job(self, trial: TrialState) -> Job:
         budget = training_budget(trial, self.stages, self.space.base, len(self.tasks))
@@ -343,10 +262,10 @@ class Engine:
         if self._write("evaluated", **event) is None:
             return False
         self._show(trial)
-        self._rank(trial)
-        if not self._rests(trial, int(record["examples"])):
+        self.promotion.rank(trial)
+        if not self.promotion.rests(trial):
             return True
-        self._freeze(trial, int(record["examples"]))
+        self._freeze(trial)
         return False
 
     def finished(self, name: str) -> None:
@@ -385,7 +304,7 @@ class Engine:
 
     def _closed(self, trial: TrialState, said: str) -> None:
         self.live.pop(trial.id, None)
-        self._rank(trial)
+        self.promotion.rank(trial)
         self._show(trial)
         self.log(f"{trial.id} {said}")
         self.store.closed(trial.id)

@@ -42,6 +42,7 @@ class Level:
 
     entered: set[str] = field(default_factory=set)  # configurations
     running: set[str] = field(default_factory=set)  # of these, without a result so far
+    failed: set[str] = field(default_factory=set)  # of these, without one for good
     results: list[Result] = field(default_factory=list)  # best first
     waiting: list[Result] = field(default_factory=list)  # of these, what may still go on
     default: Result | None = None  # of the default configuration
@@ -75,7 +76,10 @@ class Ladder:
 
     def fail(self, configuration: str, level: int) -> None:
         """It has no result at this rung, and will have none."""
-        self.levels[level].running.discard(configuration)
+        at = self.levels[level]
+        if configuration in at.running:
+            at.running.remove(configuration)
+            at.failed.add(configuration)
 
     def leave(self, configuration: str, level: int) -> None:
         """It goes no further than this rung, or has gone on."""

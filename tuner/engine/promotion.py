@@ -1,0 +1,122 @@
+"""What a free slot is for: a new configuration, a promotion, a repeat, a final.
+
+Between a run's state and the ladder of its rungs: everything here follows from the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.engine.ladder import Ladder
+from tuner.engine.stages import Stages
+from tuner.runs.state import DEFAULT, RunState, TrialState, noise_of, objective_score
+
+
+@dataclass(frozen=True)
+class Step:
+    configuration: str | None = None  # None: a new one
+    level: int = 0
+    seed: int | None = None  # of a repeat
+
+
+class Promotion:
+    def __init__(self, state: RunState, stages: Stages, reduction: float) -> None:
+        self.state = state
+        self.stages = stages
+        self.ladder = Ladder(stages, reduction)
+        for trial in state.trials.values():
+            self.enter(trial)
+            self.rank(trial)
+
+    # --- what happened ----------------------------------------------------------------------
+
+    def enter(self, trial: TrialState) -> None:
+        """It begins the way to its rung."""
+        if self._takes_part(trial):
+            if trial.origin == DEFAULT:
+                self.ladder.default = trial.id
+            for level in range(trial.level if trial.of else 0, trial.level + 1):
+                self.ladder.enter(trial.configuration, level)
+
+    def rank(self, trial: TrialState) -> None:
+        """Tell the rungs of what the trial has reached."""
+        if not self._takes_part(trial):
+            return
+        name, goals = trial.configuration, self.state.objectives
+        for level in range(trial.level + 1):
+            if found := self.state.at_rung(name, level):
+                _, entry = found
+                score, noise = objective_score(entry, goals), noise_of(entry, goals)
+                self.ladder.result(name, level, score, noise)
+        if trial.status != "open":
+            self.ladder.fail(name, trial.level)  # unless it has a result there
+        if trial.status == "stopped":
+            self.ladder.leave(name, trial.level)
+
+    def _takes_part(self, trial: TrialState) -> bool:
+        return not trial.is_repeat and trial.level <= self.stages.top
+
+    # --- trials that rest -------------------------------------------------------------------
+
+    def rung(self, trial: TrialState) -> int:
+        return self.stages.rungs[min(trial.level, self.stages.top)].examples
+
+    def rests(self, trial: TrialState) -> bool:
+        """Whether it has reached its rung, and waits for the others there."""
+        below = self.stages.promotion == "continue" and trial.level < self.stages.top
+        return below and not trial.is_repeat and trial.examples >= self.rung(trial)
+
+    def standing(self, trial: TrialState) -> str:
+        results = self.ladder.levels[trial.level].results
+        rank = next(n for n, r in enumerate(results, 1) if r.configuration == trial.id)
+        return f"number {rank} of {len(results)} at {self.rung(trial):,} examples"
+
+    def hopeless(self, level: int) -> list[str]:
+        return self.ladder.hopeless(level)
+
+    # --- what is next -----------------------------------------------------------------------
+
+    def next(self) -> Step | None:
+        """None while there is nothing to do but to wait, or all is done."""
+        if self.state.missing:
+            return Step()
+        if promoted := self.ladder.promotion():
+            return Step(*promoted)
+        if not all(map(self.ladder.is_complete, range(self.stages.top or 1))):
+            return None
+        return self._repeat() or self._final()
+
+    def _repeat(self) -> Step | None:
+        """The best before the finals again, over seeds that the search has not seen."""
+        best, seeds = self.stages.race
+        level = max(0, self.stages.top - 1)
+        if not best or any(not t.is_repeat for t in self.state.open_trials if not t.frozen):
+            return None
+        there = {(trial.of, trial.seed) for trial in self.state.repeats}
+        wanted = [
+            Step(result.configuration, level, self.state.seed + offset)
+            for result in self.ladder.levels[level].results[:best]
+            for offset in range(1, seeds + 1)
+        ]
+        return next((step for step in wanted if (step.configuration, step.seed) not in there), None)
+
+    def _final(self) -> Step | None:
+        """One for each of the best; where one fails, the next best has its place."""
+        if not self.stages.top or any(trial.is_repeat for trial in self.state.open_trials):
+            return None
+        finals = self.ladder.levels[-1]
+        if len(finals.entered) - len(finals.failed) >= self.stages.final.places:
+            return None
+        finalists = self.ladder.finalists(self._repeated())
+        left = (name for name in finalists if name not in finals.entered)
+        return next((Step(name, self.stages.top) for name in left), None)
+
+    def _repeated(self) -> dict[str, list[float]]:
+        """Scores with further seeds, by configuration."""
+        found: dict[str, list[float]] = {}
+        for trial in self.state.repeats:
+            entry = trial.chosen(self.state.objectives) if trial.status == "finished" else None
+            if entry is not None and trial.of is not None:
+                score = objective_score(entry, self.state.objectives)
+                found.setdefault(trial.of, []).append(score)
+        return found

@@ -198,7 +198,9 @@ class TrainingRun:
         check_room(self.checkpoints, sum(sizes) + OTHER_FILES)
         save_checkpoint(
             self.checkpoints / name,
-            write_model=lambda folder: save_model(folder, self.scored, self.prepared.tokenizer),
+            write_model=lambda folder: save_model(
+                folder, self.scored, self.prepared.tokenizer, self.prepared.tasks.class_names
+            ),
             tensors=tensors,
             state={
                 "fingerprint": self.prepared.inputs.fingerprint,

@@ -26,31 +26,6 @@ DECIDED = {
 }
 
 
-class Gathered:
-    """`with gathered:` around each check, then `tell` raises all that they found as one."""
-
-    def __init__(self) -> None:
-        self.errors: list[InputError] = []
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, InputError):
-            self.errors.append(error)
-        return isinstance(error, InputError)
-
-    def tell(self) -> None:
-        if len(self.errors) == 1:
-            raise self.errors[0]
-        if self.errors:
-            raise InputError("search", [fault for each in self.errors for fault in told(each)])
-
-
-def told(error: InputError) -> list[str]:
-    before = "" if error.where == "search" else f"{error.where}: "
-    return [f"{before}{fault}" for fault in error.faults]
-
-
 def check_flags(request: Mapping[str, Any], options: ExecutionOptions) -> None:
     """Each value by itself, against its type and bounds."""
     if faults := faults_of(SearchRequest, request) + faults_of(ExecutionOptions, vars(options)):

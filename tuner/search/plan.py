@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from model.cli.flags import sound
+from model.common.errors import Gathered
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
@@ -17,7 +18,6 @@ from tuner.runs.ledger import read_state
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.search.checks import (
-    Gathered,
     check_against,
     check_flags,
     check_together,
@@ -47,7 +47,7 @@ def make_plan(
     request: SearchRequest, options: ExecutionOptions, console: SearchConsole
 ) -> SearchPlan:
     """Check everything that can be checked before anything is written or started."""
-    gathered = Gathered()
+    gathered = Gathered("search")
     with gathered:
         check_flags(vars(request), options)
     request, options = sound(request), sound(options)

@@ -146,9 +146,9 @@ class Engine:
             return partial(self._repeat, *repeats[0])
         if not self.stages.top or any(trial.is_repeat for trial in self.state.open_trials):
             return None
-        entered = self.ladder.levels[-1].entered
-        if len(entered) >= self.stages.final.places:
+        if self.ladder.is_full(self.stages.top):
             return None
+        entered = self.ladder.levels[-1].entered
         finalists = [n for n in self.ladder.finalists(self._repeated()) if n not in entered]
         return partial(self._promote, finalists[0], self.stages.top) if finalists else None
 

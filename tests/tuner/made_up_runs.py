@@ -115,15 +115,21 @@ def score_of(ledger: Ledger, trial: str, examples: int) -> float:
     return float(round(score, 6))
 
 
-def live_through(path: Path, moves: int, seed: int, sampled: bool = False, **run: Any) -> RunState:
-    """A random life of a run, with kills of the driver and everything that may befall a trial."""
+def live_through(
+    path: Path, moves: int, seed: int, sampled: bool = False, longer: bool = False, **run: Any
+) -> RunState:
+    """A random life of a run, with kills of the driver and everything that may befall a trial.
+
+    `longer`: with further runs of its configurations.
+    """
     rng = random.Random(seed)
     ledger = Ledger(path, warn=_fail)
     begin(ledger, **run)
     for _ in range(moves):
         going = [trial.id for trial in ledger.state.open_trials]
         if not going or (len(going) < 4 and rng.random() < 0.4):
-            new = create_suggested(ledger) if sampled else create(ledger)
+            fields = _kind(ledger, rng) if longer else {}
+            new = create_suggested(ledger) if sampled else create(ledger, **fields)
             ledger.append("started", trial=new, attempt=0, node="here", pid=1)
             continue
         trial = rng.choice(going)
@@ -145,6 +151,17 @@ def live_through(path: Path, moves: int, seed: int, sampled: bool = False, **run
             begin(ledger, resumed=True, **run)
     ledger.close()
     return ledger.state
+
+
+def _kind(ledger: Ledger, rng: random.Random) -> dict[str, Any]:
+    """Of a new trial: a configuration of its own, or a longer run or a repeat of an earlier one."""
+    done = [t.id for t in ledger.state.search_trials if t.status == "finished"]
+    origin = rng.choice(["sampler", "sampler", "promoted", "confirm"]) if done else "sampler"
+    if origin == "sampler":
+        return {"length": 100}
+    level = int(origin == "promoted")
+    of = {"of": rng.choice(done), "number": None, "origin": origin}
+    return {**of, "level": level, "length": 300 if level else 100}
 
 
 def _fail(message: str) -> None:

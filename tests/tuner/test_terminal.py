@@ -15,6 +15,7 @@ import pytest
 from model.cli.text import one_line
 from tuner import terminal as module
 from tuner.engine.engine import Limits, Live
+from tuner.engine.stages import Rung, Stages, in_full
 from tuner.runs.state import RunState
 from tuner.terminal import SearchConsole, View, best_line, fitting
 
@@ -25,14 +26,16 @@ TIME = r"\d\d:\d\d:\d\d  "
 class FakeEngine:
     """What the console looks at of an engine."""
 
-    def __init__(self, trials: int = 0, live: int = 0, **limits: Any) -> None:
+    def __init__(
+        self, trials: int = 0, live: int = 0, stages: Stages | None = None, **limits: Any
+    ) -> None:
         self.state = RunState(warn=pytest.fail)
-        given = {"num_samples": 6, "max_examples": MOST, "eval_every": 300, "slots": 2}
-        self.limits = Limits(**{**given, "threads": 1, **limits})
+        self.limits = Limits(slots=2, threads=1, **limits)
+        self.stages = stages or in_full(6, MOST)
         self.live: dict[str, Live] = {}
         self.draining: str | None = None
         run = {"version": "1", "name": "x", "objectives": ["overall"], "seed": 0}
-        self.add("run", num_samples=self.limits.num_samples, sampler="tpe", resumed=False, **run)
+        self.add("run", num_samples=self.stages.trials, sampler="tpe", resumed=False, **run)
         for _ in range(trials):
             self.end(self.begin())
         for _ in range(live):
@@ -41,10 +44,11 @@ class FakeEngine:
     def add(self, event: str, **fields: Any) -> None:
         self.state.apply({"event": event, "time": time.time(), **fields})
 
-    def begin(self) -> str:
+    def begin(self, **changes: Any) -> str:
         name = self.state.next_id
         shared = {"params": {}, "settings": {}, "origin": "sampler", "seed": 0}
-        self.add("created", trial=name, number=self.state.next_number, **shared)
+        fields = {"number": self.state.next_number, **shared, **changes}
+        self.add("created", trial=name, **fields)
         self.live[name] = Live(name, time.monotonic())
         return name
 
@@ -291,7 +295,7 @@ def test_drawing_happens_a_few_times_a_second_and_costs_little(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REFRESH", 0.25)
-    console, engine = terminal.console(), FakeEngine(trials=200, live=8, num_samples=300)
+    console, engine = terminal.console(), FakeEngine(trials=200, live=8, stages=in_full(300, MOST))
     console.draw(engine)
     began, wall = time.process_time(), time.monotonic()
     for _ in range(5000):
@@ -351,29 +355,30 @@ def test_the_speed_is_that_of_all_trials_together() -> None:
 
 
 def test_the_time_left_is_for_what_runs_and_what_is_to_come() -> None:
-    engine = FakeEngine(live=1, num_samples=3)
+    engine = FakeEngine(live=1, stages=in_full(3, MOST))
     view, now = view_after(engine, 10, 200)  # 20 a second; 1000 to go, and 2 trials of 1200
     assert view.left(now) == pytest.approx(3400 / 20)
     assert "0:10, about 2:50 left" in view.lines(now, 20)[0]
 
 
 def test_repeats_and_the_time_budget_count_too() -> None:
-    engine = FakeEngine(live=1, num_samples=1, confirm=(2, 2))
+    engine = FakeEngine(live=1, stages=in_full(1, MOST, (2, 2)))
     view, now = view_after(engine, 10, 200)
     assert view.left(now) == pytest.approx((1000 + 4 * 1200) / 20)
     deadline = time.monotonic() + 30
-    view, now = view_after(FakeEngine(live=1, num_samples=1, deadline=deadline), 10, 200)
+    engine = FakeEngine(live=1, stages=in_full(1, MOST), deadline=deadline)
+    view, now = view_after(engine, 10, 200)
     assert view.left(now) == pytest.approx(deadline - now)
     assert view.left(deadline + 1) == 0
 
 
-def test_trials_that_stop_early_shorten_what_is_expected() -> None:
-    engine = FakeEngine(live=2, num_samples=4)
-    engine.evaluate("t0000", 300)
-    engine.add("stopped", trial="t0000", examples=300, rung=300, reason="low")
-    del engine.live["t0000"]
-    view, now = view_after(engine, 10, 200)
-    assert view.left(now) == pytest.approx((1000 + 2 * (300 + 1200) / 2) / 20)
+def test_a_trial_is_measured_by_its_own_length_and_the_time_left_by_all_rungs() -> None:
+    stages = Stages((Rung(300, 3), Rung(MOST, 1)))
+    engine = FakeEngine(stages=stages)
+    name = engine.begin(length=300)
+    view, now = view_after(engine, 10, 150)
+    assert view.trial(engine.live[name]).endswith(" 50 %      150/300")
+    assert view.left(now) == pytest.approx((150 + 2 * 300 + MOST) / 15)
 
 
 def test_there_is_no_estimate_without_progress_or_while_stopping() -> None:

@@ -42,7 +42,7 @@ class Level:
 
     entered: set[str] = field(default_factory=set)  # configurations
     running: set[str] = field(default_factory=set)  # of these, without a result so far
-    failed: set[str] = field(default_factory=set)  # of these, without one for good
+    failed: set[str] = field(default_factory=set)  # of these, without one for ever
     results: list[Result] = field(default_factory=list)  # best first
     waiting: list[Result] = field(default_factory=list)  # of these, what may still go on
     default: Result | None = None  # of the default configuration
@@ -54,9 +54,11 @@ class Ladder:
         self.reduction = reduction
         self.default = default
         self.levels = [Level() for _ in stages.rungs]
+        self.order: dict[str, int] = {}  # of configurations, as they were created
 
     def enter(self, configuration: str, level: int) -> None:
         at = self.levels[level]
+        self.order.setdefault(configuration, len(self.order))
         if configuration not in at.entered:
             at.entered.add(configuration)
             at.running.add(configuration)
@@ -67,7 +69,7 @@ class Ladder:
         at = self.levels[level]
         if configuration in at.running:
             at.running.remove(configuration)
-            found = Result(-score, len(at.results), configuration, noise)
+            found = Result(-score, self.order[configuration], configuration, noise)
             insort(at.results, found)
             at.default = found if configuration == self.default else at.default
             above = self.levels[level + 1].entered if level < self.stages.top else set()
@@ -75,11 +77,13 @@ class Ladder:
                 insort(at.waiting, found)
 
     def fail(self, configuration: str, level: int) -> None:
-        """It has no result at this rung, and will have none."""
+        """It has no result at this rung, and will have none: its place is another's."""
         at = self.levels[level]
         if configuration in at.running:
             at.running.remove(configuration)
             at.failed.add(configuration)
+            if configuration == self.default:  # nobody waits for it
+                self.default = None
 
     def leave(self, configuration: str, level: int) -> None:
         """It goes no further than this rung, or has gone on."""
@@ -92,6 +96,10 @@ class Ladder:
     def places(self, level: int) -> int:
         return self.stages.rungs[level].places
 
+    def is_full(self, level: int) -> bool:
+        at = self.levels[level]
+        return len(at.entered) - len(at.failed) >= self.places(level)
+
     def is_complete(self, level: int) -> bool:
         """Nothing more will be heard of this rung."""
         return self._unknown(level) == 0
@@ -99,7 +107,8 @@ class Ladder:
     def _unknown(self, level: int) -> int:
         """Results that are still to come, at most."""
         at = self.levels[level]
-        coming = max(0, self.places(level) - len(at.entered))
+        free = len(at.failed) if level else 0  # a new configuration in its place there is none
+        coming = max(0, self.places(level) + free - len(at.entered))
         if coming and level and self.is_complete(level - 1):
             coming = min(coming, len(self.levels[level - 1].waiting))
         return coming + len(at.running)
@@ -108,9 +117,9 @@ class Ladder:
         """A configuration that may go on now, and to which rung; finals are another matter."""
         for level in reversed(range(self.stages.top - 1)):
             at, above = self.levels[level], self.levels[level + 1]
-            places = self.places(level + 1)
-            if not at.waiting or len(above.entered) >= places:
+            if not at.waiting or self.is_full(level + 1):
                 continue
+            places = self.places(level + 1) + len(above.failed)
             allowed = max(places - self._unknown(level), int(len(at.results) / self.reduction))
             for each in at.waiting[:2]:  # of which one may be the default
                 if self._rank(each, at) < min(places, allowed):

@@ -104,11 +104,10 @@ class Promotion:
         """One for each of the best; where one fails, the next best has its place."""
         if not self.stages.top or any(trial.is_repeat for trial in self.state.open_trials):
             return None
-        finals = self.ladder.levels[-1]
-        if len(finals.entered) - len(finals.failed) >= self.stages.final.places:
+        if self.ladder.is_full(self.stages.top):
             return None
-        finalists = self.ladder.finalists(self._repeated())
-        left = (name for name in finalists if name not in finals.entered)
+        entered = self.ladder.levels[-1].entered
+        left = (name for name in self.ladder.finalists(self._repeated()) if name not in entered)
         return next((Step(name, self.stages.top) for name in left), None)
 
     def _repeated(self) -> dict[str, list[float]]:

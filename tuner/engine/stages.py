@@ -99,6 +99,9 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
     """
     race = request.confirm
     longest, trials = request.max_examples, request.num_samples
+    if trials is not None and request.finals is not None and request.finals > trials:
+        fault = f"--finals {request.finals} is above --num-samples {trials}; lower it"
+        raise InputError("search", [fault])
     if not request.early_stopping:
         return in_full(trials or FEW_TRIALS, longest or examples, race or (0, 0))
     budget = request.budget_examples or (None if longest or trials else budget)
@@ -122,9 +125,16 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
         promotion=request.promotion,
         race=race,
     )
+    faults = []
     if stages.cost() > budget:
         fault = f"{stages.text()} take {stages.cost():,} examples, and the budget is {budget:,}"
-        raise InputError("search", [f"{fault}; raise --budget-examples, or leave one out"])
+        faults.append(f"{fault}; raise --budget-examples, or leave one out")
+    grace, shortest = request.grace_examples, stages.rungs[0].examples
+    if grace is not None and grace > shortest:
+        fault = f"--grace-examples is {grace:,}, but the budget of {budget:,} leaves {shortest:,}"
+        faults.append(f"{fault} for the shortest training; raise --budget-examples, or lower it")
+    if faults:
+        raise InputError("search", faults)
     return stages
 
 
@@ -179,7 +189,11 @@ def for_budget(
     shortest = shortest or SHORTEST
     few = max(EXPLORED, count)  # at the longest rung before the finals
     rungs = 1
-    while rungs < MOST_RUNGS and _shortest(left, rungs + 1, few, reduction) >= shortest:
+    while (
+        rungs < MOST_RUNGS
+        and _shortest(left, rungs + 1, few, reduction) >= shortest
+        and (trials is None or trials > few * reduction ** (rungs - 1))  # or there is no contest
+    ):
         rungs += 1
     if race is None:
         race = (few, 1) if rungs >= RACING_RUNGS else (0, 0)

@@ -126,7 +126,7 @@ def summarise(
     default = default_of(state)
     lost = [trial for trial in state.trials.values() if trial.kind == INFRASTRUCTURE]
     counts = state.counts()
-    in_search = sum(not trial.is_repeat for trial in lost)
+    in_search = sum(trial.of is None for trial in lost)
     counts |= {"failed": counts["failed"] - in_search, "lost": in_search}
     lead, lead_at = _lead(state, folder, tasks)
     fitted, notes = _fitted(state, folder, tasks)

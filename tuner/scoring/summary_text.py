@@ -89,7 +89,7 @@ def _holds(summary: Summary) -> list[str]:
     elif summary.lead is not None and summary.default is not None:
         lead = signed(summary.lead)
         lines.append(
-            f"the best settings against the default, {summary.lead_at:,} training examples each, "
+            f"the best settings against the default, {summary.lead_at:,} examples each, "
             f"on the same dev rows: {lead}"
         )
     if (fitted := summary.cross_fit) is not None:

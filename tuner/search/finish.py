@@ -84,7 +84,7 @@ def finish(
         state,
         plan.folder,
         plan.space.task_set,
-        next_steps=next_steps(state, plan.folder, plan.options),
+        next_steps=next_steps(state, plan.folder),
     )
     write = partial(write_trials, plan.folder, state)
     attempt("table of trials", write, command("report", plan.folder), console)

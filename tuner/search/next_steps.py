@@ -15,18 +15,15 @@ from tuner.storage.storage import without_secrets
 BOARD = ("--host", "127.0.0.1", "--samples_per_plugin", "scalars=2000,images=100")
 
 
-def next_steps(state: RunState, folder: Path, options: ExecutionOptions) -> list[str]:
+def next_steps(state: RunState, folder: Path) -> list[str]:
     """What to do with the results, if there are any."""
     if not state.ranked():
         return []
     place = shown_path(folder)
-    steps = [
+    return [
         shlex.join(["tensorboard", "--logdir", place, *BOARD]),
         command("predict", place, "--out", "predictions"),
     ]
-    if not state.repeats:
-        steps.append(f"{resume_command(folder, options)} --confirm 3x3")
-    return steps
 
 
 def resume_command(folder: Path, options: ExecutionOptions) -> str:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from optuna.trial import TrialState as S
 from ray.exceptions import ActorDiedError, RayActorError
 from ray.tune.experiment import Trial
 
@@ -19,6 +20,7 @@ from model.training.step import TrainingDiverged
 from tests.tuner.made_up_runs import begin
 from tuner.engine.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
 from tuner.engine.stages import Rung, Stages, in_full
+from tuner.engine.study import rebuild_study
 from tuner.engine.study_file import StudyFile
 from tuner.ray_backend.adapters import LedgerSearch, RungScheduler, evict_finished, whereabouts
 from tuner.ray_backend.failures import classify
@@ -31,13 +33,14 @@ from tuner.ray_backend.trainable import (
     wait_until_free,
     with_unheard,
 )
-from tuner.runs.ledger import Ledger
+from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.retention import CheckpointStore
+from tuner.runs.state import RunState
 from tuner.search.__main__ import first_failure
 from tuner.space.space import Space, load_space
 from tuner.storage.storage import StorageLost
 
-TWO_RUNGS = (Rung(100, 4), Rung(400, 1))
+THREE_RUNGS = (Rung(100, 9), Rung(300, 3), Rung(900, 1))
 
 
 @pytest.fixture(scope="module")
@@ -444,6 +447,219 @@ def test_repeats_come_after_the_search_and_once(engine_of: Callable[..., Engine]
         engine = engine_of(num_samples=3, slots=1, confirm=(2, 2))  # dies after each
     assert repeats == [("t0001", 4), ("t0001", 5), ("t0002", 4), ("t0002", 5)]
     assert engine.done
+
+
+# --- from rung to rung --------------------------------------------------------------------------
+
+RESTART, CONTINUE = Stages(THREE_RUNGS), Stages(THREE_RUNGS, "continue")
+RACE = Stages(THREE_RUNGS, race=(3, 1))
+BOTH = pytest.mark.parametrize("stages", [RESTART, CONTINUE], ids=["restart", "continue"])
+# Of the configurations in the order of their creation: the default is the worst but one.
+SCORES = dict(
+    zip(
+        [f"t{n:04d}" for n in range(9)],
+        [0.2, 0.5, 0.9, 0.3, 0.8, 0.4, 0.7, 0.6, 0.1],
+        strict=True,
+    )
+)
+
+
+def train(engine: Engine, name: str) -> None:
+    """Made-up training until the trial ends or rests, as a worker reports it."""
+    trial, promotion = engine.state.trials[name], engine.stages.promotion
+    ends = [rung.examples for rung in engine.stages.rungs] if promotion == "continue" else []
+    points = {*ends, trial.length} if not trial.is_repeat else {trial.length}
+    for examples in sorted(point for point in points if point and point > trial.examples):
+        score = SCORES[trial.configuration] + examples / 10_000
+        if not engine.evaluated(name, record(examples, score)):
+            return
+    engine.finished(name)
+
+
+def search(
+    engine_of: Callable[..., Engine], stages: Stages, slots: int = 1, dies_after: int = 0
+) -> Engine:
+    """To the end; the driver dies once when so many jobs were given, with what runs then."""
+    engine = engine_of(stages, slots=slots)
+    jobs = 0
+    while not engine.done:
+        while job := engine.next_job():
+            engine.started(job.trial, "host", 1)
+            jobs += 1
+        if jobs >= dies_after > 0:
+            engine, dies_after = engine_of(stages, slots=slots), 0
+        elif engine.live:
+            train(engine, next(iter(engine.live)))
+    return engine
+
+
+def by_level(state: RunState) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for trial in state.trials.values():
+        if not trial.is_repeat:
+            found.setdefault(trial.level, []).append(trial.configuration)
+    return {level: sorted(names) for level, names in found.items()}
+
+
+def test_promoted_configurations_start_again_and_one_gets_to_the_end(
+    engine_of: Callable[..., Engine],
+) -> None:
+    state = search(engine_of, RESTART).state
+    assert by_level(state) == {
+        0: sorted(SCORES),
+        1: ["t0000", "t0002", "t0004"],  # the default goes along
+        2: ["t0002"],
+    }
+    assert state.examples == RESTART.cost() == 2700
+    promoted = [trial for trial in state.trials.values() if trial.of]
+    assert [trial.id for trial in promoted] == ["t0009", "t0010", "t0011", "t0012"]
+    for trial in promoted:
+        first = state.trials[trial.configuration]
+        assert (trial.origin, trial.number) == ("promoted", None)
+        assert (trial.settings, trial.seed) == (first.settings, first.seed)
+        assert trial.length == trial.examples == THREE_RUNGS[trial.level].examples
+    best = state.best_trial()
+    assert best is not None and best.id == "t0012"
+    assert state.counts() == {"open": 0, "finished": 9, "stopped": 0, "failed": 0}
+
+
+def test_configurations_that_go_on_rest_at_their_rungs_and_train_no_example_twice(
+    engine_of: Callable[..., Engine], tmp_path: Path
+) -> None:
+    state = search(engine_of, CONTINUE).state
+    assert list(state.trials) == sorted(SCORES)
+    assert {trial.id: trial.examples for trial in state.trials.values()} == {
+        **dict.fromkeys(SCORES, 100),
+        **{"t0000": 300, "t0004": 300, "t0002": 900},
+    }
+    assert state.examples == CONTINUE.cost() == 2100
+    assert state.counts() == {"open": 0, "finished": 1, "stopped": 8, "failed": 0}
+    best = state.best_trial()
+    assert best is not None and best.id == "t0002"
+    events = [(e["event"], e["trial"]) for e in read_events(tmp_path / "ledger.jsonl")[1:]]
+    assert [name for event, name in events if event == "promoted"].count("t0002") == 2
+    assert [name for event, name in events if event == "frozen"].count("t0002") == 2
+    reason = state.trials["t0004"].reason
+    assert reason == "number 2 of 3 at 300 examples"
+
+
+@BOTH
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_search_stays_within_what_its_stages_cost(
+    engine_of: Callable[..., Engine], stages: Stages, slots: int
+) -> None:
+    engine = search(engine_of, stages, slots)
+    assert engine.state.examples <= stages.cost()
+    assert [len(level.entered) for level in engine.ladder.levels] == [9, 3, 1]
+
+
+@BOTH
+@pytest.mark.parametrize("dies_after", [4, 9, 11, 13])
+def test_a_driver_that_takes_over_comes_to_the_same_end(
+    engine_of: Callable[..., Engine], stages: Stages, dies_after: int, tmp_path: Path
+) -> None:
+    undisturbed = outcome(search(engine_of, stages).state)
+    (tmp_path / "ledger.jsonl").unlink()
+    state = search(engine_of, stages, dies_after=dies_after).state
+    assert state.starts == 2 and outcome(state) == undisturbed
+
+
+def outcome(state: RunState) -> list[tuple[Any, ...]]:
+    return [
+        (t.id, t.params, t.origin, t.of, t.level, t.length, t.status, t.examples, t.reason)
+        for t in state.trials.values()
+    ]
+
+
+def test_a_driver_that_takes_over_breaks_ties_as_the_one_before_it(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(RESTART, slots=9, reduction=100.0)
+    names = [begin_trial(engine) for _ in range(9)]
+    for name in reversed(names):  # all alike, and the last is heard first
+        engine.evaluated(name, record(100, 0.5))
+        engine.finished(name)
+    before = [r.configuration for r in engine.ladder.levels[0].results]
+    after = [r.configuration for r in engine_of(RESTART).ladder.levels[0].results]
+    assert before == after == names
+
+
+def test_what_rests_is_running_in_the_study_and_pruned_in_the_end(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(CONTINUE, slots=1)
+    train(engine, begin_trial(engine))  # the default, which is no part of the study
+    first = begin_trial(engine)
+    train(engine, first)
+    assert engine.state.trials[first].frozen and not engine.live
+
+    def states() -> list[S]:
+        return [trial.state for trial in rebuild_study(engine.state, engine.space).trials]
+
+    assert states() == [S.RUNNING]
+    shown = rebuild_study(engine.state, engine.space, for_sampler=True).trials
+    assert [trial.state for trial in shown] == [S.PRUNED]  # samplers learn from what it has
+    engine = search(engine_of, CONTINUE)
+    engine.ledger.append("end", reason="complete")
+    engine.study.finish()
+    assert sorted(states()) == sorted([S.COMPLETE, *[S.PRUNED] * 7])
+
+
+def test_what_may_start_again_is_running_in_the_study_and_pruned_in_the_end(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = search(engine_of, RESTART)
+    studied = rebuild_study(engine.state, engine.space).trials
+    assert [trial.state for trial in studied].count(S.RUNNING) == 7
+    engine.ledger.append("end", reason="complete")
+    engine.study.finish()
+    studied = rebuild_study(engine.state, engine.space).trials
+    complete = [trial for trial in studied if trial.state == S.COMPLETE]
+    assert len(complete) == 1 and {t.state for t in studied} == {S.COMPLETE, S.PRUNED}
+    assert complete[0].user_attrs["trial"] == "t0012"
+    assert list(complete[0].intermediate_values) == [100, 300, 900]
+
+
+def test_the_best_race_over_further_seeds_before_the_final(
+    engine_of: Callable[..., Engine],
+) -> None:
+    state = search(engine_of, RACE).state
+    assert [(t.of, t.length) for t in state.repeats] == [
+        ("t0002", 300),
+        ("t0004", 300),
+        ("t0000", 300),
+    ]
+    final = state.best_trial()
+    assert final is not None and final.length == 900
+    assert all(repeat.order < final.order for repeat in state.repeats)
+    assert state.examples == RACE.cost()
+
+
+@BOTH
+def test_a_final_that_fails_gives_its_place_to_the_next(
+    engine_of: Callable[..., Engine], stages: Stages
+) -> None:
+    engine = engine_of(stages, slots=1)
+    while not engine.done:
+        job = engine.next_job()
+        if job is None:
+            continue
+        engine.started(job.trial, "host", 1)
+        trial = engine.state.trials[job.trial]
+        if trial.level == 2 and trial.configuration == "t0002":
+            engine.failed(job.trial, {"kind": "memory", "reason": "no room"})
+        else:
+            train(engine, job.trial)
+    best = engine.state.best_trial()
+    assert best is not None and (best.configuration, best.level) == ("t0004", 2)
+
+
+def test_a_default_that_fails_is_not_waited_for(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(RESTART, slots=1)
+    engine.failed(begin_trial(engine), {"kind": "code", "reason": "broke"})
+    state = search(engine_of, RESTART).state
+    assert by_level(state)[1] == ["t0002", "t0004", "t0006"]
+    assert by_level(state)[2] == ["t0002"]
 
 
 # --- a trial's records --------------------------------------------------------------------------

@@ -482,4 +482,4 @@ def test_optuna_is_as_loud_afterwards_as_before(ledger: Ledger) -> None:
     before = optuna.logging.get_verbosity()
     suggest_next(ledger.state, SPACE)
     assert optuna.logging.get_verbosity() == before
-    assert freeze(ledger.state.trials[create(ledger)], SPACE, ["overall"]).state == S.RUNNING
+    assert freeze(ledger.state.trials[create(ledger)], SPACE, ledger.state).state == S.RUNNING

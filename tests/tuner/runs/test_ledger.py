@@ -478,12 +478,16 @@ def test_closing_the_ledger_twice_is_harmless(ledger: Ledger) -> None:
 def test_what_the_state_remembers_is_what_a_walk_over_its_trials_finds(
     tmp_path: Path, seed: int
 ) -> None:
-    live_through(tmp_path / "ledger.jsonl", moves=150, seed=seed)
+    live_through(tmp_path / "ledger.jsonl", moves=150, seed=seed, longer=True)
     state = RunState()
     for event in read_events(tmp_path / "ledger.jsonl"):
         state.apply(event)
         trials = list(state.trials.values())
-        assert state.search_trials == [t for t in trials if not t.is_repeat]
+        assert state.search_trials == [t for t in trials if t.of is None]
+        assert state.repeats == [t for t in trials if t.is_repeat]
+        for first in state.search_trials:
+            runs = [t for t in trials if t.configuration == first.id and not t.is_repeat]
+            assert state.runs_of(first.id) == runs
         assert state.open_trials == [t for t in trials if t.status == "open"]
         closed = [t for t in trials if t.closed_order is not None]
         assert list(state.closed_trials) == sorted(closed, key=lambda t: t.closed_order or 0)
@@ -491,14 +495,14 @@ def test_what_the_state_remembers_is_what_a_walk_over_its_trials_finds(
             state.next_number == max([-1, *(t.number for t in trials if t.number is not None)]) + 1
         )
         assert state.next_id == f"t{len(trials):04d}"
-        finished = [t for t in trials if t.status == "finished" and t.evaluations]
-        best = sorted(finished, key=lambda t: -max(e["score"] for e in t.evaluations))
-        assert state.ranked() == best
-        assert sum(state.counts().values()) == len(trials)
+        ranked = [t for t in trials if t.status == "finished" and t.evaluations]
+        ranked = [t for t in ranked if not t.is_repeat]
+        ranked.sort(key=lambda t: (-(t.length or 0), -max(e["score"] for e in t.evaluations)))
+        assert state.ranked() == ranked
         assert state.examples == sum(t.examples for t in trials)
-        ended = [t for t in trials if t.status in ("finished", "stopped")]
-        assert state.ended_examples == sum(t.examples for t in ended)
-        assert state.counts()["stopped"] == sum(t.status == "stopped" for t in trials)
+        for status, count in state.counts().items():
+            assert count == sum(t.status == status for t in state.search_trials)
+    assert any(t.origin == "promoted" for t in trials) and state.repeats
 
 
 def test_a_run_that_goes_on_with_another_objective_ranks_by_it(ledger: Ledger) -> None:

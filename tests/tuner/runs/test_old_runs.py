@@ -59,7 +59,7 @@ def test_its_summary_is_that_of_its_trials(old: Path) -> None:
     from tuner.space.space import load_space
 
     space = load_space(str(old / "space.yaml"))
-    summary = summarise(state_of(old), old, space.task_set, max_examples=480, next_steps=[])
+    summary = summarise(state_of(old), old, space.task_set)
     assert [row.trial for row in summary.best] == ["t0001", "t0000"]
     assert "search v0-1 on sample" in summary.text()
     assert (summary.places["best model"] / "model.safetensors").is_file()

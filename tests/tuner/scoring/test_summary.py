@@ -13,7 +13,7 @@ from model.evaluation.scores import Scored, score
 from model.tasks.task_set import load_task_set
 from tuner.runs.state import EVENTS, RunState
 from tuner.scoring.crossfit import Difference
-from tuner.scoring.summary import Repeated, summarise
+from tuner.scoring.summary import Repeated, Spent, summarise
 
 TASKS = load_task_set("sample")
 FIVE, TWO, DEGREE = TASKS.names
@@ -119,7 +119,7 @@ class Run:
         return self.trial(right, evaluations=1, origin="confirm", of=of, seed=seed, number=None)
 
     def summary(self, **options: Any) -> Any:
-        return summarise(self.state, self.folder, TASKS, **({"max_examples": MOST} | options))
+        return summarise(self.state, self.folder, TASKS, **options)
 
 
 def readable(text: str) -> str:
@@ -171,15 +171,58 @@ def test_the_counts_tell_how_trials_ended(whole: Run) -> None:
     assert "1 lost with the machine, t0008" in text
 
 
-def test_what_early_stopping_saved_is_measured_against_full_trials(whole: Run) -> None:
-    summary = whole.summary()
-    search, repeats = 3 * MOST + 2 * MOST // 3, 6 * MOST // 3
-    assert summary.examples == search + repeats
-    assert summary.saved == 2 * (MOST - MOST // 3)
-    assert summary.saved_share == pytest.approx(16_000 / (16_000 + search))
-    assert "60,000 examples" not in summary.text()
-    assert f"{search + repeats:,} examples trained" in summary.text()
-    assert "early stopping saved 16,000 more (27 %)" in summary.text()
+def climb(run: Run) -> tuple[str, str]:
+    """A search by rungs: three short trials, and one final. The best's short run, and the final."""
+    short = {"length": MOST // 3, "level": 0, "evaluations": 1}
+    run.trial(0.55, origin="default", params={}, number=None, **short)
+    best = run.trial(0.7, **short)
+    run.trial(0.3, **short)
+    return best, run.trial(0.85, origin="promoted", of=best, number=None, length=MOST, level=1)
+
+
+RUNGS = {"rungs": [[MOST // 3, 3], [MOST, 1]], "num_samples": 3}
+
+
+def test_what_was_trained_is_told_by_the_trials_lengths(tmp_path: Path) -> None:
+    run = Run(tmp_path, **RUNGS)
+    climb(run)
+    summary = run.summary()
+    assert summary.examples == 2 * MOST
+    assert summary.counts["finished"] == 3  # configurations, and not their runs
+    assert summary.spent == [Spent(MOST // 3, 3, MOST), Spent(MOST, 1, MOST)]
+    text = readable(summary.text())
+    assert "3 of 3 trials (3 finished)" in text and "24,000 examples trained" in text
+    assert "trials by examples, and their share: 3 of 4,000 (50 %), 1 of 12,000 (50 %)" in text
+
+
+def test_a_final_is_the_best_and_compared_with_the_default_where_both_have_been(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path, **RUNGS)
+    best, final = climb(run)
+    summary = run.summary()
+    assert [row.trial for row in summary.best[:2]] == [final, best]
+    assert summary.lead_at == MOST // 3
+    rows = {row.trial: row.overall for row in summary.best}
+    assert summary.lead.value == pytest.approx(rows[best] - rows["t0000"])
+    assert "against the default, 4,000 examples each" in readable(summary.text())
+
+
+def test_a_final_that_its_machine_took_along_is_no_failure_of_the_search(tmp_path: Path) -> None:
+    run = Run(tmp_path, **RUNGS)
+    best, _ = climb(run)
+    lost = run.fail("infrastructure", "its worker died", origin="promoted", of=best, number=None)
+    summary = run.summary()
+    assert summary.lost == [lost]
+    assert summary.counts == {"open": 0, "finished": 3, "stopped": 0, "failed": 0, "lost": 0}
+
+
+def test_the_time_that_evaluating_took_is_told(run: Run) -> None:
+    name = run.trial(0.5, evaluations=0, end="")
+    took = {"seconds": 75.0, "evaluation_seconds": 25.0}
+    run.add("evaluated", trial=name, examples=10, score=0.5, **took)
+    run.add("finished", trial=name)
+    assert "evaluating took 25 % of the time" in readable(run.summary().text())
 
 
 def test_the_best_come_first_with_interval_and_tasks(whole: Run) -> None:
@@ -229,7 +272,8 @@ def test_the_best_is_compared_with_the_default_on_the_same_examples(whole: Run) 
     rows = {row.trial: row.overall for row in summary.best}
     assert summary.lead.value == pytest.approx(rows["t0001"] - rows["t0000"])
     found = re.search(
-        r"t0001 against the default \(t0000\) on the same examples: (.*)", summary.text()
+        r"best settings against the default, 12,000 examples each, on the same dev rows: (.*)",
+        summary.text(),
     )
     assert found and re.fullmatch(r"\+\.\d{3} \[\+\.\d{3}, \+\.\d{3}\]", found[1])
 
@@ -240,7 +284,7 @@ def test_a_difference_that_may_be_nothing_is_a_tie(run: Run) -> None:
     run.trial(0.7)
     summary = run.summary()
     assert summary.lead is not None and summary.lead.tie
-    assert re.search(r"same examples: \+\.\d{3} \[-\.\d{3}, \+\.\d{3}\], a tie", summary.text())
+    assert re.search(r"same dev rows: \+\.\d{3} \[-\.\d{3}, \+\.\d{3}\], a tie", summary.text())
 
 
 def test_a_default_that_nothing_beat_is_said_to_be_so(run: Run) -> None:
@@ -281,7 +325,7 @@ def test_every_evaluation_of_a_finished_trial_is_a_candidate(
 def test_predictions_that_are_gone_cost_the_score_and_not_the_summary(whole: Run) -> None:
     next((whole.folder / "trials/t0002/predictions").iterdir()).unlink()
     summary = whole.summary()
-    assert summary.cross_fit is None and summary.lead is None
+    assert summary.cross_fit is None and summary.lead is not None  # of t0001
     text = readable(summary.text())
     assert "no cross-fitted score: trial t0002" in text and "best trials" in text
 
@@ -408,7 +452,7 @@ def test_any_state_of_a_search_can_be_summed_up(run: Run, fill: str) -> None:
 
 def test_an_empty_ledger_can_be_summed_up(tmp_path: Path) -> None:
     state = RunState.from_events([], warn=pytest.fail)
-    assert readable(summarise(state, tmp_path, TASKS, max_examples=1).text())
+    assert readable(summarise(state, tmp_path, TASKS).text())
 
 
 def test_a_difference_is_a_tie_when_its_interval_holds_nothing() -> None:

@@ -62,7 +62,7 @@ def test_on_resume_a_default_that_is_given_counts(
     assert [(each.num_samples, each.sampler, each.keep) for each in asked] == [
         (8, "random", 9),
         (4, "random", 9),
-        (8, "tpe", 5),
+        (None, "tpe", 5),
     ]
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.tuner.made_up_runs import begin, close, create, evaluate
 from tuner.runs.ledger import Ledger
-from tuner.runs.request import ExecutionOptions
 from tuner.search.__main__ import make_parser, read_arguments
 from tuner.search.next_steps import next_steps, resume_command
 
@@ -15,20 +14,17 @@ def test_what_to_run_next_follows_from_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    folder, options = tmp_path / "runs" / "a b", ExecutionOptions()
+    folder = tmp_path / "runs" / "a b"
     folder.mkdir(parents=True)
     with Ledger(folder / "ledger.jsonl") as ledger:
         begin(ledger)
-        assert next_steps(ledger.state, folder, options) == []
+        assert next_steps(ledger.state, folder) == []
         best = create(ledger)
         evaluate(ledger, best, 100, 0.5)
         close(ledger, best, "finished")
-        board, predict, confirm = next_steps(ledger.state, folder, options)
+        board, predict = next_steps(ledger.state, folder)
         assert board.startswith("tensorboard --logdir 'runs/a b' --host 127.0.0.1")
         assert predict == "python -m tuner.predict 'runs/a b' --out predictions"
-        assert confirm == "python -m tuner.search --resume --name 'a b' --confirm 3x3"
-        create(ledger, number=None, origin="confirm", of=best)
-        assert next_steps(ledger.state, folder, options) == [board, predict]
 
 
 def test_the_command_to_go_on_repeats_how_it_ran(tmp_path: Path) -> None:

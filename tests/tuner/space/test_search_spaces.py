@@ -162,7 +162,8 @@ def test_the_default_space_is_the_embedded_default(spaces: dict[str, Space]) -> 
     config = space.config({})
     assert (space.tasks, config.encoder.name) == ("sample", "minilm")
     assert config.smart.weight == 0.0
-    assert config.budget.examples == 1200  # what a trial gets unless --max-examples is given
+    # What the longest trial gets, and what the whole search does, unless told otherwise.
+    assert (config.budget.examples, space.budget) == (2400, 9000)
 
 
 def test_the_dearest_run_of_the_full_space_has_everything_on(spaces: dict[str, Space]) -> None:

@@ -1,0 +1,260 @@
+"""Who goes on, driven by results alone: no trial is trained here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.engine.ladder import MARGIN, Ladder
+from tuner.engine.stages import Rung, Stages
+
+DEFAULT = "t0000"
+THREE = Stages((Rung(100, 9), Rung(300, 3), Rung(900, 1)))
+NAMES = [f"t{number:04d}" for number in range(9)]
+NEVER = 1000.0  # of so many the best one goes on before the rung is complete
+
+
+def ladder_of(
+    scores: Sequence[float | None],
+    *,
+    order: Sequence[int] | None = None,
+    default: str | None = DEFAULT,
+    reduction: float = NEVER,
+    noise: float = 0.0,
+) -> Ladder:
+    """With these results at the shortest rung; None for a trial that failed there."""
+    ladder = Ladder(THREE, reduction, default)
+    for name in NAMES:
+        ladder.enter(name, 0)
+    for place in order or range(len(scores)):
+        tell(ladder, NAMES[place], 0, scores[place], noise)
+    return ladder
+
+
+def tell(ladder: Ladder, name: str, level: int, score: float | None, noise: float = 0.0) -> None:
+    ladder.fail(name, level) if score is None else ladder.result(name, level, score, noise)
+
+
+def promote_all(ladder: Ladder) -> list[tuple[str, int]]:
+    found = []
+    while (promotion := ladder.promotion()) is not None:
+        ladder.enter(*promotion)
+        found.append(promotion)
+    return found
+
+
+def promoted(ladder: Ladder) -> set[str]:
+    return {name for name, _ in promote_all(ladder)}
+
+
+LOW_DEFAULT = [0.1, 0.5, 0.9, 0.3, 0.8, 0.4, 0.7, 0.6, 0.2]
+
+
+def test_the_best_go_on_with_the_default_among_them() -> None:
+    assert promoted(ladder_of(LOW_DEFAULT)) == {DEFAULT, "t0002", "t0004"}
+    assert promoted(ladder_of(LOW_DEFAULT, default=None)) == {"t0002", "t0004", "t0006"}
+
+
+@given(
+    st.lists(st.none() | st.sampled_from([0.2, 0.4, 0.4, 0.6, 0.8]), min_size=9, max_size=9),
+    st.permutations(range(9)),
+)
+def test_the_order_of_results_does_not_matter_where_nobody_goes_on_before_all_are_there(
+    scores: list[float | None], order: list[int]
+) -> None:
+    straight, mixed = ladder_of(scores), ladder_of(scores, order=order)
+    assert promoted(straight) == promoted(mixed)
+    for name in sorted(straight.levels[1].entered):
+        tell(straight, name, 1, 0.5)
+    for name in sorted(mixed.levels[1].entered, reverse=True):
+        tell(mixed, name, 1, 0.5)
+    assert straight.finalists({}) == mixed.finalists({})
+
+
+@given(
+    st.lists(st.none() | st.floats(0, 1), min_size=9, max_size=9),
+    st.permutations(range(9)),
+    st.sampled_from([2.0, 3.0, NEVER]),
+    st.data(),
+)
+def test_a_search_gets_to_its_finals_whatever_happens_on_the_way(
+    scores: list[float | None], order: list[int], reduction: float, data: st.DataObject
+) -> None:
+    ladder = Ladder(THREE, reduction, DEFAULT)
+    going: list[tuple[str, int]] = []
+    for name in NAMES:
+        ladder.enter(name, 0)
+    for place in order:
+        tell(ladder, NAMES[place], 0, scores[place])
+        going += promote_all(ladder)
+    for name, level in going:  # grows
+        tell(ladder, name, level, data.draw(st.none() | st.floats(0, 1)))
+        going += promote_all(ladder)
+    assert ladder.is_complete(0) and ladder.is_complete(1)
+    there = [name for name, score in zip(NAMES, scores, strict=True) if score is not None]
+    assert len(ladder.levels[1].entered - ladder.levels[1].failed) <= 3
+    assert bool(ladder.finalists({})) == bool(there)
+    if DEFAULT in there:
+        assert (DEFAULT, 1) in going
+    assert len(set(going)) == len(going)
+
+
+def test_nobody_is_sure_to_go_on_before_enough_results_are_there() -> None:
+    ladder = Ladder(THREE, NEVER, DEFAULT)
+    for name in NAMES:
+        ladder.enter(name, 0)
+    for name, score in list(zip(NAMES, LOW_DEFAULT, strict=True))[:6]:
+        tell(ladder, name, 0, score)
+        assert ladder.promotion() is None  # three are to come, and there are three places
+    tell(ladder, "t0006", 0, LOW_DEFAULT[6])
+    assert ladder.promotion() == (DEFAULT, 1)  # which goes along in any case
+    ladder.enter(DEFAULT, 1)
+    assert ladder.promotion() is None
+    tell(ladder, "t0007", 0, LOW_DEFAULT[7])
+    assert ladder.promotion() == ("t0002", 1)  # one more may come, and it would still be third
+
+
+def test_one_of_three_may_go_on_while_others_are_still_running() -> None:
+    ladder = Ladder(THREE, 3.0, None)
+    for name in NAMES:
+        ladder.enter(name, 0)
+    for name, score in zip(NAMES[:3], (0.5, 0.7, 0.6), strict=True):
+        assert ladder.promotion() is None
+        tell(ladder, name, 0, score)
+    assert promote_all(ladder) == [("t0001", 1)]
+
+
+def test_what_is_told_again_changes_nothing() -> None:
+    ladder = ladder_of(LOW_DEFAULT)
+    ladder.result("t0008", 0, 0.99)
+    ladder.enter("t0008", 0)
+    assert promoted(ladder) == {DEFAULT, "t0002", "t0004"}
+    assert promote_all(ladder) == []
+
+
+# --- what fails ---------------------------------------------------------------------------------
+
+
+def test_what_fails_at_a_rung_is_not_waited_for() -> None:
+    scores: list[float | None] = [0.1, 0.5, None, 0.3, None, 0.4, 0.7, 0.6, 0.2]
+    assert promoted(ladder_of(scores)) == {DEFAULT, "t0006", "t0007"}
+
+
+def test_what_fails_after_its_promotion_gives_its_place_to_the_next() -> None:
+    ladder = ladder_of(LOW_DEFAULT)
+    promote_all(ladder)
+    ladder.fail("t0002", 1)
+    assert promote_all(ladder) == [("t0006", 1)]
+    assert not ladder.is_complete(1)
+    for name in (DEFAULT, "t0004", "t0006"):
+        ladder.result(name, 1, 0.5)
+    assert ladder.is_complete(1) and promote_all(ladder) == []
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_default_that_failed_keeps_no_place(level: int) -> None:
+    scores: list[float | None] = [None, *LOW_DEFAULT[1:]] if level == 0 else [*LOW_DEFAULT]
+    ladder = ladder_of(scores)
+    promote_all(ladder)
+    ladder.fail(DEFAULT, level)
+    promote_all(ladder)
+    alive = ladder.levels[1].entered - {DEFAULT}
+    assert alive == {"t0002", "t0004", "t0006"}
+    for name in alive:
+        ladder.result(name, 1, 0.5)
+    assert ladder.is_complete(1)
+    assert ladder.finalists({})[0] == "t0002"
+
+
+def test_a_final_that_failed_frees_its_place() -> None:
+    ladder = ladder_of(LOW_DEFAULT)
+    for name, _ in promote_all(ladder):
+        ladder.result(name, 1, 0.5)
+    ladder.enter("t0002", 2)
+    assert ladder.is_full(2)
+    ladder.fail("t0002", 2)
+    assert not ladder.is_full(2)
+
+
+def test_where_all_have_failed_there_is_no_final() -> None:
+    ladder = ladder_of([None] * 9)
+    assert ladder.promotion() is None
+    assert ladder.is_complete(0) and ladder.is_complete(1)
+    assert ladder.finalists({}) == []
+
+
+def test_where_all_promoted_ones_failed_a_final_is_given_by_the_rung_below() -> None:
+    ladder = ladder_of([None, None, 0.9, None, 0.8, None, None, None, None])
+    for name, level in promote_all(ladder):
+        ladder.fail(name, level)
+    assert ladder.is_complete(1)
+    assert ladder.finalists({}) == ["t0002", "t0004"]
+
+
+# --- the hopeless -------------------------------------------------------------------------------
+
+
+def test_those_with_enough_others_ahead_have_no_hope() -> None:
+    ladder = Ladder(THREE, NEVER, DEFAULT)
+    for name in NAMES:
+        ladder.enter(name, 0)
+    for name, score in zip(NAMES[:3], (0.1, 0.9, 0.8), strict=True):
+        tell(ladder, name, 0, score)
+    assert ladder.hopeless(0) == []
+    for name, score in zip(NAMES[3:6], (0.7, 0.3, 0.6), strict=True):
+        tell(ladder, name, 0, score)
+    assert ladder.hopeless(0) == ["t0005", "t0004"]  # and not the default, which is last
+    ladder.leave("t0005", 0)
+    assert ladder.hopeless(0) == ["t0004"]
+
+
+def test_before_the_finals_everybody_has_hope() -> None:
+    ladder = ladder_of(LOW_DEFAULT)
+    for name, _ in promote_all(ladder):
+        ladder.result(name, 1, 0.5)
+    assert ladder.hopeless(1) == [] == ladder.hopeless(2)
+
+
+# --- the finals ---------------------------------------------------------------------------------
+
+
+def contest(default: float, best: float, noise: float) -> Ladder:
+    """The last rung before the finals, with the default and two others."""
+    ladder = ladder_of(LOW_DEFAULT)
+    promote_all(ladder)
+    for name, score in ((DEFAULT, default), ("t0002", best), ("t0004", 0.1)):
+        ladder.result(name, 1, score, noise)
+    return ladder
+
+
+def test_a_final_goes_to_the_default_unless_it_is_beaten_by_more_than_chance() -> None:
+    near, far = 0.5 + 0.04 * MARGIN - 0.001, 0.5 + 0.04 * MARGIN + 0.001
+    assert contest(0.5, near, 0.04).finalists({}) == [DEFAULT, "t0002", "t0004"]
+    assert contest(0.5, far, 0.04).finalists({}) == ["t0002", DEFAULT, "t0004"]
+    assert contest(0.5, 0.4, 0.04).finalists({}) == [DEFAULT, "t0002", "t0004"]
+    assert contest(0.5, 0.501, 0.0).finalists({})[0] == "t0002"
+
+
+def test_without_a_default_the_best_has_the_final() -> None:
+    ladder = contest(0.5, 0.501, 0.04)
+    ladder.default = None
+    assert ladder.finalists({})[0] == "t0002"
+
+
+def test_further_seeds_count_with_the_first_and_make_for_less_noise() -> None:
+    ladder = contest(0.5, 0.6, 0.04)
+    assert ladder.finalists({"t0002": [0.3, 0.3]})[0] == DEFAULT  # a mean of .4
+    assert ladder.finalists({"t0004": [0.95, 0.95]})[0] == "t0004"  # of .67
+    ladder = contest(0.5, 0.515, 0.04)
+    assert ladder.finalists({})[0] == DEFAULT
+    assert ladder.finalists({"t0002": [0.515] * 3})[0] == "t0002"
+
+
+def test_a_search_without_rungs_has_no_finals() -> None:
+    ladder = Ladder(Stages((Rung(900, 2),)), 3.0)
+    ladder.enter("t0000", 0)
+    ladder.result("t0000", 0, 0.5)
+    assert ladder.finalists({}) == [] and ladder.promotion() is None

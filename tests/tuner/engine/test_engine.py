@@ -550,7 +550,7 @@ def test_a_search_stays_within_what_its_stages_cost(
 ) -> None:
     engine = search(engine_of, stages, slots)
     assert engine.state.examples <= stages.cost()
-    assert [len(level.entered) for level in engine.ladder.levels] == [9, 3, 1]
+    assert [len(level.entered) for level in engine.promotion.ladder.levels] == [9, 3, 1]
 
 
 @BOTH
@@ -579,8 +579,8 @@ def test_a_driver_that_takes_over_breaks_ties_as_the_one_before_it(
     for name in reversed(names):  # all alike, and the last is heard first
         engine.evaluated(name, record(100, 0.5))
         engine.finished(name)
-    before = [r.configuration for r in engine.ladder.levels[0].results]
-    after = [r.configuration for r in engine_of(RESTART).ladder.levels[0].results]
+    before = [r.configuration for r in engine.promotion.ladder.levels[0].results]
+    after = [r.configuration for r in engine_of(RESTART).promotion.ladder.levels[0].results]
     assert before == after == names
 
 

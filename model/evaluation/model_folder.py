@@ -23,6 +23,7 @@ from model.common.errors import InputError, suggest
 from model.data.batches import Assembler
 from model.modules.encoder import load_encoder, load_tokenizer, quiet_transformers
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec, decide
+from model.modules.pairs import with_lines
 
 SPEC = "stockpot.json"
 HEADS = "heads.safetensors"
@@ -56,6 +57,7 @@ def read_heads(folder: Path) -> dict[str, torch.Tensor]:
         tensors: dict[str, torch.Tensor] = load_file(folder / HEADS)
     except Exception as error:  # safetensors raises its own kind for a damaged file
         raise InputError(str(folder / HEADS), [f"cannot be read: {error}"]) from None
+    with_lines(tensors)
     return tensors
 
 

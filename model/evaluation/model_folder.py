@@ -24,6 +24,7 @@ from model.common.files import read_yaml, write_atomic
 from model.data.batches import Assembler
 from model.modules.encoder import load_encoder, load_tokenizer, quiet_transformers
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec, decide
+from model.modules.pairs import with_lines
 from model.tasks.task_set import load_task_set
 
 SPEC = "stockpot.json"
@@ -117,6 +118,7 @@ def read_heads(folder: Path) -> dict[str, torch.Tensor]:
         tensors: dict[str, torch.Tensor] = load_file(folder / HEADS)
     except Exception as error:  # safetensors raises its own kind for a damaged file
         raise InputError(str(folder / HEADS), [f"cannot be read: {error}"]) from None
+    with_lines(tensors)
     return tensors
 
 

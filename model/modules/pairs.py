@@ -59,6 +59,16 @@ def features(encoding: str, u: Tensor, v: Tensor) -> Tensor:
     return COMBINE[encoding](u, v)
 
 
+def with_lines(tensors: dict[str, Tensor], prefix: str = "") -> None:
+    """Heads that were saved before `CosineHead` learned its line get the fixed map they had."""
+    end = "projection.weight"
+    for name in [name for name in tensors if name.startswith(prefix) and name.endswith(end)]:
+        head = name.removesuffix(end)
+        if f"{head}log_scale" not in tensors:  # else it is a logit
+            tensors.setdefault(f"{head}gain", torch.tensor(0.5))
+            tensors.setdefault(f"{head}offset", torch.tensor(0.5))
+
+
 class CosineHead(nn.Module):
     """A pair's output from the cosine of its two projected embeddings, [B, 1].
 
@@ -107,10 +117,7 @@ class CosineHead(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """A model that was saved before the line was learned has the fixed map."""
-        if self.kind == "regression":
-            for name in ("gain", "offset"):
-                state_dict.setdefault(f"{prefix}{name}", torch.tensor(0.5))
+        with_lines(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def forward(self, features: Tensor) -> Tensor:

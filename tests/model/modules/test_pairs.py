@@ -59,6 +59,12 @@ def test_a_cosine_that_was_saved_without_its_line_answers_as_it_did() -> None:
     assert head(concatenation(u, v)).squeeze(-1).tolist() == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_cosine_that_is_not_among_what_is_loaded_keeps_its_line() -> None:
+    heads = torch.nn.ModuleDict({"one": CosineHead(4, "regression", low=0.0, high=1.0)})
+    heads.load_state_dict({}, strict=False)
+    assert heads.state_dict()["one.gain"] == 1.25
+
+
 def test_cosine_projects_both_embeddings_alike() -> None:
     head = CosineHead(4, "regression", low=0.0, high=1.0)
     torch.nn.init.normal_(head.projection.weight)

@@ -109,8 +109,8 @@ class Stepper:
         set_rates(self.optimizer, rate, self._layer_scales([task for task, _ in batches]))
         self._update()
         if self.copy is not None:
-            kept = dict(self.copy.named_parameters())
-            update_momentum(kept, self.model.named_parameters(), self.config.smart.momentum)
+            behind = dict(self.copy.named_parameters())
+            update_momentum(behind, self.model.named_parameters(), self.config.smart.momentum)
         names = [task for task, _ in batches]
         return UnreadStep.of(
             number,

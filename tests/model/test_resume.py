@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import zlib
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.amp.grad_scaler import GradScaler
 
 from model.common.errors import InputError
 from model.common.files import sha256_of
@@ -17,7 +20,7 @@ from model.config.parse import parse_settings
 from model.objectives.schedules import JOINT, SCHEDULES
 from model.tasks.task_set import load_task_set
 from model.train import train
-from model.training.checkpoint import checkpoints_in
+from model.training.checkpoint import checkpoints_in, load_latest
 
 from .killed_runs import run_killed, run_undisturbed
 
@@ -122,6 +125,24 @@ def test_a_run_with_averaged_weights_stopped_again_and_again_is_the_same_run(
     for steps in (1, 2, 0, 1):
         run(tmp_path / "parts", settings, resume=True, stop=after(steps))
     run(tmp_path / "parts", settings, resume=True)
+    same_result(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_a_run_in_float16_goes_on_with_its_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU, where no user can ask for it."""
+    monkeypatch.setattr("model.training.prepare.precision_on", lambda *_: torch.float16)
+    grown = functools.partial(GradScaler, growth_interval=2)  # so that it changes in so few steps
+    monkeypatch.setattr("model.training.step.GradScaler", grown)
+    settings = {**QUICK, "smart.weight": 0, "smart.bregman": 0}
+    with torch.backends.mkldnn.flags(enabled=False):
+        run(tmp_path / "whole", settings)
+        run(tmp_path / "parts", settings, stop=after(3))
+        saved = load_latest(tmp_path / "parts" / "checkpoints", print)
+        assert saved is not None and saved.state["scaler"]["scale"] != 65536
+        run(tmp_path / "parts", settings, resume=True)
     same_result(tmp_path / "whole", tmp_path / "parts")
 
 

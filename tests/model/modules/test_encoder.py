@@ -270,7 +270,7 @@ def test_an_encoder_without_a_stack_of_layers_is_refused(tmp_path: Path) -> None
     sizes = {"d_model": 32, "n_head": 2, "d_head": 16, "d_inner": 64, "block_sizes": [2, 2]}
     config = transformers.FunnelConfig(vocab_size=len(tokenizer), **sizes)
     with quiet_transformers():
-        AutoModel.from_config(config).save_pretrained(tmp_path)
+        transformers.FunnelModel(config).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
     fault = fault_of(lambda: load_encoder(str(tmp_path)))
     assert fault == "FunnelModel is not a BERT-like encoder: no stack of 4 layers"

@@ -32,6 +32,10 @@ class Misfit(ValueError):
     """A value that is not what its field takes."""
 
 
+class Unsuited(Misfit):
+    """Right in itself, but not for this task."""
+
+
 class Typed:
     """Whatever has a type and bounds: a setting of a run, a flag of a command."""
 

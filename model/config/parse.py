@@ -15,6 +15,7 @@ import yaml
 
 from model.common.errors import InputError, PartlyRead, suggest
 from model.common.files import Document, read_yaml
+from model.common.typed import Unsuited
 from model.config.checks import contradictions
 from model.config.settings import RunConfig, key_of
 from model.config.values import (
@@ -285,7 +286,7 @@ def fit_setting(key: str, setting: Setting, value: Any, tasks: TaskSet) -> Any:
         if task.kind not in LOSSES[fitted]:
             known = ", ".join(name for name, kinds in LOSSES.items() if task.kind in kinds)
             kind = f"a task of {task.classes} classes" if task.kind == "classes" else task.kind
-            raise Misfit(f"is {fitted}, which does not fit {kind}; known: {known}")
+            raise Unsuited(f"is {fitted}, which does not fit {kind}; known: {known}")
     if key + TASK in SETTINGS and isinstance(fitted, tuple) and len(fitted) != len(tasks):
         raise Misfit(f"has {len(fitted)} values for {len(tasks)} tasks; give one each for {order}")
     return fitted

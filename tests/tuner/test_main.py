@@ -40,7 +40,7 @@ def test_a_command_has_a_version_and_its_own_codes(
     assert ended.value.code == 0 and capsys.readouterr().out == f"stockpot {__version__}\n"
     assert main([name, "--what-is-this"]) == 2
     said = capsys.readouterr().err
-    assert "1 problem" in said and "usage" not in said
+    assert "'--what-is-this' is not a flag" in said and "usage" not in said
     assert callable(import_module(COMMANDS[name][0]).make_parser)
 
 

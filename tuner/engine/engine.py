@@ -7,7 +7,7 @@ in the ledger before it is given, so a search that dies at any moment goes on fr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,7 @@ class Engine:
     fatal: Exception | None = None
     kept: list[TrialState] = field(default_factory=list)  # closed ones with a checkpoint to keep
     heard: set[str] = field(default_factory=set)  # warnings that were said before
+    replan: Callable[[float], Stages] | None = None  # by the speed of the first trial
 
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
@@ -274,6 +275,21 @@ class Engine:
             best = self.state.trials[name].best(goal)
             said = f"{goal} {objective_value(best, goal):.3f}" if best else "no evaluation"
             self._closed(self.state.trials[name], f"finished: {said}")
+            self._plan(self.state.trials[name])
+
+    def _plan(self, trial: TrialState) -> None:
+        """Divide the time that is left, now that a trial has shown how fast it is trained."""
+        entry = trial.evaluations[-1] if trial.evaluations else {}
+        speed = entry.get("examples_per_second")
+        if self.replan is None or self.state.planned or not speed:
+            return
+        stages = self.replan(speed)
+        rungs = [[rung.examples, rung.places] for rung in stages.rungs]
+        told = {"rungs": rungs, "num_samples": stages.trials, "race": list(stages.race)}
+        if self._write("planned", speed=speed, **told) is not None:
+            self.stages = stages
+            self.promotion = Promotion(self.state, stages, self.limits.reduction)
+            self.log(f"{speed:,.0f} examples/s a trial: {stages.text()}")
 
     def failed(self, name: str, failure: Mapping[str, str]) -> None:
         if failure["kind"] == STORAGE:

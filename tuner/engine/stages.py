@@ -19,6 +19,7 @@ EXPLORED = 3  # configurations at the longest rung before the finals, the defaul
 ALONE = 6  # where there is one such rung only
 MOST_RUNGS = 4  # before the finals
 RACING_RUNGS = 3  # with fewer the budget is too small to pay for further seeds
+UNPLANNED = 64  # places, as long as nobody knows how many there will be
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def stages_in(state: RunState) -> Stages | None:
     """Those of a run that is there; None if it is from before there were any."""
     if not state.rungs:
         return None
-    return Stages(tuple(Rung(*rung) for rung in state.rungs), state.promotion)
+    return Stages(tuple(Rung(*rung) for rung in state.rungs), state.promotion, race=state.race)
 
 
 FEW_TRIALS = 8  # where neither a budget nor a number of trials is given
@@ -103,7 +104,12 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
         fault = f"--finals {request.finals} is above --num-samples {trials}; lower it"
         raise InputError("search", [fault])
     if not request.early_stopping:
-        return in_full(trials or FEW_TRIALS, longest or examples, race or (0, 0))
+        if request.budget_examples and longest and not trials:
+            trials = max(1, request.budget_examples // longest)
+        trials = trials or FEW_TRIALS
+        if request.budget_examples:
+            examples = max(1, request.budget_examples // trials)
+        return in_full(trials, longest or examples, race or (0, 0))
     budget = request.budget_examples or (None if longest or trials else budget)
     if budget is None:
         return for_trials(
@@ -136,6 +142,56 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
     if faults:
         raise InputError("search", faults)
     return stages
+
+
+# --- by the clock -------------------------------------------------------------------------------
+
+RESERVED = 0.2  # of the time: start, evaluations, soup and report
+THREADS_HELP = 0.8  # so many times the threads to the power of this is how much faster a run gets
+
+
+def is_timed(request: SearchRequest, seconds: float | None) -> bool:
+    """Whether the time alone says how much is done."""
+    given = (request.budget_examples, request.num_samples, request.max_examples)
+    return seconds is not None and request.early_stopping and given == (None, None, None)
+
+
+def before_the_speed_is_known(promotion: PromotionName) -> Stages:
+    """Trials of the shortest length, until the first of them has shown how fast they are."""
+    return Stages((Rung(SHORTEST, UNPLANNED),), promotion)
+
+
+def for_time(
+    seconds: float,
+    speed: float,
+    *,
+    slots: int,
+    finals: int,
+    threads: float = 1.0,
+    reduction: float = REDUCTION,
+    promotion: PromotionName = "restart",
+    race: tuple[int, int] | None = None,
+) -> Stages:
+    """What fits into so many seconds at `speed` examples a second in each of the slots.
+
+    `threads` is how many times as many a final has to itself. The shortest rung is what it was
+    before the speed was known.
+    """
+    explored = (1 - FINAL_SHARE) / (slots * speed)
+    final = FINAL_SHARE / (finals * speed * threads**THREADS_HELP)
+    budget = max(SHORTEST, int(seconds * (1 - RESERVED) / (explored + final)))
+    left, lengths = budget * (1 - FINAL_SHARE), [SHORTEST]
+    while left / (len(lengths) + 1) / (longer := lengths[-1] * reduction) >= EXPLORED:
+        lengths.append(round(longer))
+    if race is None:
+        race = (EXPLORED, 1) if len(lengths) >= RACING_RUNGS else (0, 0)
+    share = left / (len(lengths) + bool(race[0] and race[1]))
+    places = [max(EXPLORED, int(share / length)) for length in lengths]
+    top = Rung(max(SHORTEST, int(budget * FINAL_SHARE / finals)), finals)
+    return Stages((*map(Rung, lengths, places), top), promotion, budget, race)
+
+
+# --- by examples --------------------------------------------------------------------------------
 
 
 def in_full(trials: int, examples: int, race: tuple[int, int] = (0, 0)) -> Stages:

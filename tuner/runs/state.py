@@ -33,6 +33,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "paused": ("trial", "examples"),
     "frozen": ("trial", "examples"),
     "promoted": ("trial", "level"),
+    "planned": ("rungs", "num_samples", "speed"),
     "finished": ("trial",),
     "stopped": ("trial", "examples", "rung", "reason"),
     "failed": ("trial", "kind", "reason"),
@@ -158,6 +159,8 @@ class RunState:
     sampler: str = ""
     rungs: list[tuple[int, int]] = field(default_factory=list)  # examples and places of each
     promotion: PromotionName = "restart"  # from one to the next
+    race: tuple[int, int] = (0, 0)  # the best N again over S further seeds, before the finals
+    planned: bool = False  # whether the rungs follow from the speed that was measured
     starts: int = 0  # times a driver began or went on
     seconds: float = 0.0  # from each start to its last event; in between nobody trained
     _at: float | None = field(default=None, repr=False, compare=False)  # the last event's time
@@ -189,6 +192,10 @@ class RunState:
             self._warn_once(f"the ledger has '{name}' events, which this version does not know")
         elif name == "run":
             self._run(event)
+        elif name == "planned":
+            self.planned, self.num_samples = True, event["num_samples"]
+            self.rungs = [(examples, places) for examples, places in event["rungs"]]
+            self.race = tuple(event.get("race", (0, 0)))
         elif name == "end":
             self.ended = event["reason"]
         elif name == "created":
@@ -214,6 +221,7 @@ class RunState:
         self.seed, self.sampler = event["seed"], event["sampler"]
         self.rungs = [(examples, places) for examples, places in event.get("rungs", ())]
         self.promotion = event.get("promotion", "restart")
+        self.race = tuple(event.get("race", (0, 0)))
         self.starts += 1
         self.ended = None
         self._index.rank((trial, self._score(trial)) for trial in self._index.ended)

@@ -15,7 +15,7 @@ from tuner.runs.folder import LEDGER, RUN, changes, name_of, read_run, run_folde
 from tuner.runs.ledger import read_events
 from tuner.runs.request import MOST_SEED, ExecutionOptions, SearchRequest
 from tuner.runs.state import RunState
-from tuner.space.space import Space
+from tuner.space.space import Space, shipped_spaces
 
 # The search itself decides these in every trial, so that a value of their own would have no effect.
 DECIDED = {
@@ -144,7 +144,10 @@ def check_unchanged(
     ]
     if not force:
         found = changes(before["fingerprints"], prints)
-        if space_changed and not faults:
+        # A shipped space changes with the code, which is told already.
+        code = before["fingerprints"].get("code") != prints.get("code")
+        shipped = code and request.space in shipped_spaces()
+        if space_changed and not faults and not shipped:
             found.insert(0, "the search space changed since the run began (its copy: space.yaml)")
         faults += [f"{fault}; put it back, or go on in spite of it with --force" for fault in found]
     if faults:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from model import __version__
 from model.common.files import to_yaml, write_atomic
 from tuner.cluster.preflight import check_nodes, priority
 from tuner.engine.engine import INTERRUPTED, Engine, Limits
+from tuner.engine.stages import Stages, for_time, is_timed
 from tuner.engine.study_file import StudyFile
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
@@ -122,6 +124,7 @@ def run(
         num_samples=plan.stages.trials,
         rungs=[[rung.examples, rung.places] for rung in plan.stages.rungs],
         promotion=plan.stages.promotion,
+        race=list(plan.stages.race),
         seed=request.seed,
         sampler=request.sampler,
         resumed=options.resume,
@@ -175,6 +178,26 @@ def make_engine(
         warn=console.warn,
         log=console.log,
         heard=console.warned,
+        replan=by_the_clock(plan, resources),
+    )
+
+
+def by_the_clock(plan: SearchPlan, resources: Resources) -> Callable[[float], Stages] | None:
+    """How the time is divided, where time is all that is given."""
+    seconds, request = plan.options.time_budget_s, plan.request
+    if seconds is None or not is_timed(request, seconds):
+        return None
+    end = time.monotonic() + seconds
+    alone = not (resources.gpus or plan.options.address)  # then one final has all the threads
+    return lambda speed: for_time(
+        end - time.monotonic(),
+        speed,
+        slots=resources.slots,
+        finals=request.finals or (1 if alone else resources.slots),
+        threads=resources.slots if alone else 1,
+        reduction=request.reduction_factor,
+        promotion=request.promotion,
+        race=request.confirm,
     )
 
 

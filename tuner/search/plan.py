@@ -11,12 +11,20 @@ from model.common.errors import Gathered
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
-from tuner.engine.stages import Stages, in_full, stages_of
+from tuner.engine.stages import (
+    Stages,
+    before_the_speed_is_known,
+    in_full,
+    is_timed,
+    stages_in,
+    stages_of,
+)
 from tuner.engine.study import make_sampler
 from tuner.runs.folder import LEDGER, LOCK, RUN, SPACE, fingerprints, name_of, run_folder
 from tuner.runs.ledger import read_state
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
+from tuner.runs.state import RunState
 from tuner.search.checks import (
     check_against,
     check_flags,
@@ -71,8 +79,10 @@ def make_plan(
             check_against(request, space)
     gathered.tell()
     stages = stages_of(request, examples=space.examples, budget=space.budget)
-    if options.resume and is_old(folder):
-        stages = in_full(stages.trials, stages.final.examples, stages.race)
+    if is_timed(request, options.time_budget_s):
+        stages = before_the_speed_is_known(request.promotion)
+    if options.resume:
+        stages = stages_of_run(read_state(folder / LEDGER, lambda line: None), stages)
     config = fill_in(space.config(space.default_point()))
     data = Path(request.data).absolute() if request.data else None
     tokenizer = load_tokenizer(config.encoder.name)
@@ -84,10 +94,12 @@ def make_plan(
     return SearchPlan(request, options, name, folder, space, data, stages, prints, storage)
 
 
-def is_old(folder: Path) -> bool:
-    """Whether the run is from before trials had lengths of their own: it goes on as it began."""
-    state = read_state(folder / LEDGER, lambda line: None)
-    return bool(state.trials) and not state.rungs
+def stages_of_run(state: RunState, stages: Stages) -> Stages:
+    """A run goes on as it began: by the clock, or from before trials had lengths of their own."""
+    planned = stages_in(state) if state.planned else None
+    if state.trials and not state.rungs:
+        return in_full(stages.trials, stages.final.examples, stages.race)
+    return planned or stages
 
 
 def open_space(request: SearchRequest) -> Space:

@@ -19,7 +19,13 @@ from model.common.errors import InputError
 from model.training.step import TrainingDiverged
 from tests.tuner.made_up_runs import begin
 from tuner.engine.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
-from tuner.engine.stages import Rung, Stages, in_full
+from tuner.engine.stages import (
+    Rung,
+    Stages,
+    before_the_speed_is_known,
+    in_full,
+    stages_in,
+)
 from tuner.engine.study import rebuild_study
 from tuner.engine.study_file import StudyFile
 from tuner.ray_backend.adapters import LedgerSearch, RungScheduler, evict_finished, whereabouts
@@ -37,6 +43,7 @@ from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.state import RunState
 from tuner.search.__main__ import first_failure
+from tuner.search.plan import stages_of_run
 from tuner.space.space import Space, load_space
 from tuner.storage.storage import StorageLost
 
@@ -64,7 +71,7 @@ def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
             ledger.close()
         ledgers.append(Ledger(tmp_path / "ledger.jsonl"))
         rungs = [[rung.examples, rung.places] for rung in stages.rungs]
-        more = {"rungs": rungs, "promotion": stages.promotion}
+        more = {"rungs": rungs, "promotion": stages.promotion, "race": list(stages.race)}
         begin(ledgers[-1], num_samples=stages.trials, sampler="random", **more)
         engine = Engine(
             ledger=ledgers[-1],
@@ -853,3 +860,28 @@ def test_an_actor_that_is_dead_is_nowhere() -> None:
                 raise RayActorError()
 
     assert whereabouts(Actor()) == ("", None, {})
+
+
+def test_a_search_by_the_clock_is_planned_when_its_first_trial_has_shown_its_speed(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(before_the_speed_is_known("restart"), slots=2)
+    plan = Stages((Rung(400, 4), Rung(900, 1)), race=(2, 1))
+    heard: list[float] = []
+    engine.replan = lambda speed: (heard.append(speed), plan)[1]
+    first, second = begin_trial(engine), begin_trial(engine)
+    for name in (first, second):
+        engine.evaluated(name, {**record(400, 0.5), "examples_per_second": 80.0})
+        engine.finished(name)
+    assert heard == [80.0]  # the second one changes nothing any more
+    assert engine.stages == plan and engine.state.missing == 2
+    again = engine_of(stages_in(engine.state), slots=2)
+    assert again.state.rungs == [(400, 4), (900, 1)] and again.stages.race == (2, 1)
+    assert stages_of_run(again.state, in_full(9, 9)).race == plan.race
+    while job := again.next_job():
+        length = job.settings["budget.examples"]
+        again.started(job.trial, "host", 1)
+        again.evaluated(job.trial, record(length, 0.5))
+        again.finished(job.trial)
+    lengths = [trial.length for trial in again.state.trials.values()]
+    assert again.done and lengths == [400] * 6 + [900]  # four, two again, the final

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from model.common.errors import InputError
 from tuner.engine.stages import (
+    EXPLORED,
     FEW_TRIALS,
     FINAL_SHARE,
     SHORTEST,
     Rung,
     Stages,
     for_budget,
+    for_time,
     for_trials,
     in_full,
     stages_of,
@@ -210,3 +212,24 @@ def test_any_request_with_a_budget_is_within_it_or_refused(
     except InputError:
         return
     assert stages.cost() <= budget and grows(stages)
+
+
+@given(
+    seconds=st.floats(60, 1e6),
+    speed=st.floats(1, 3000),
+    slots=st.integers(1, 64),
+    finals=st.integers(1, 8),
+)
+def test_a_search_by_the_clock_keeps_to_its_time(
+    seconds: float, speed: float, slots: int, finals: int
+) -> None:
+    finals = min(finals, slots)
+    stages = for_time(seconds, speed, slots=slots, finals=finals)
+    assert stages.rungs[0].examples == SHORTEST  # as trials had begun before the speed was known
+    lengths = [rung.examples for rung in stages.rungs]
+    assert lengths == sorted(lengths)
+    assert stages.final.places == finals
+    explored = stages.cost() - finals * stages.final.examples
+    took = explored / (slots * speed) + stages.final.examples / speed
+    smallest = 2 * EXPLORED * SHORTEST / speed + SHORTEST / speed  # what cannot be cut any more
+    assert took <= max(seconds, smallest)

@@ -243,7 +243,7 @@ def test_a_run_is_not_started_twice_but_extended(ray: None, storage: Path) -> No
     assert (storage / "default" / "ledger.jsonl").read_bytes() == before
     curves = curves_of(storage / "default")
     more = run_search(**{**first, "num_samples": 4}, resume=True)
-    assert len(more.state.trials) == 4 and more.complete
+    assert len(more.state.search_trials) == 4 and more.complete
     after = curves_of(storage / "default")
     assert {name: after[name] for name in curves} == curves
     assert (
@@ -412,7 +412,8 @@ def test_every_sampler_searches(without_ray: None, storage: Path, sampler: str) 
 @pytest.mark.slow
 def test_several_objectives_give_a_front(without_ray: None, storage: Path) -> None:
     goals = ("sentiment", "paraphrase")
-    result = run_search(**settings(storage_path=storage, num_samples=4, objectives=goals))
+    more = {"num_samples": 4, "objectives": goals, "early_stopping": False}
+    result = run_search(**settings(storage_path=storage, **more))
     study = open_study(result.folder)
     assert study.metric_names == list(goals)
     assert len(study.best_trials) >= 1

@@ -96,5 +96,5 @@ def test_a_second_driver_is_refused_and_a_third_takes_over_after_a_crash(
     third = run_here(tmp_path, *flags, "--resume")
     assert third.returncode == 0, third.stderr
     assert "taken over" in third.stderr
-    assert len(state_of(first.folder).trials) == 3
+    assert len(state_of(first.folder).search_trials) == 3
     assert not (first.folder / "lock").exists()

@@ -81,7 +81,7 @@ class Engine:
     fatal: Exception | None = None
     kept: list[TrialState] = field(default_factory=list)  # closed ones with a checkpoint to keep
     heard: set[str] = field(default_factory=set)  # warnings that were said before
-    replan: Callable[[float], Stages] | None = None  # by the speed of the first trial
+    replan: Callable[[float, float], Stages] | None = None  # by `for_time`'s pace and speed
 
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
@@ -278,15 +278,20 @@ class Engine:
             self._plan(self.state.trials[name])
 
     def _plan(self, trial: TrialState) -> None:
-        """Divide the time that is left, now that a trial has shown how fast it is trained."""
+        """Divide the time that is left, once a trial has shown how fast they are.
+
+        Not the first ones, whose workers had to start.
+        """
         entry = trial.evaluations[-1] if trial.evaluations else {}
-        speed = entry.get("examples_per_second")
-        if self.replan is None or self.state.planned or not speed:
+        speed, before = entry.get("examples_per_second"), self.state.closed_trials
+        warm = sum((each.closed or 0) <= trial.created for each in before) >= self.limits.slots
+        if self.replan is None or self.state.planned or not (speed and warm):
             return
-        stages = self.replan(speed)
+        pace = trial.examples / max(1e-3, (trial.closed or 0) - trial.created)
+        stages = self.replan(pace, speed)
         rungs = [[rung.examples, rung.places] for rung in stages.rungs]
         told = {"rungs": rungs, "num_samples": stages.trials, "race": list(stages.race)}
-        if self._write("planned", speed=speed, **told) is not None:
+        if self._write("planned", pace=pace, speed=speed, **told) is not None:
             self.stages = stages
             self.promotion = Promotion(self.state, stages, self.limits.reduction)
             self.log(f"{speed:,.0f} examples/s a trial: {stages.text()}")

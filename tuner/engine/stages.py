@@ -163,6 +163,7 @@ def before_the_speed_is_known(promotion: PromotionName) -> Stages:
 
 def for_time(
     seconds: float,
+    pace: float,
     speed: float,
     *,
     slots: int,
@@ -172,12 +173,13 @@ def for_time(
     promotion: PromotionName = "restart",
     race: tuple[int, int] | None = None,
 ) -> Stages:
-    """What fits into so many seconds at `speed` examples a second in each of the slots.
+    """What fits into so many seconds.
 
-    `threads` is how many times as many a final has to itself. The shortest rung is what it was
-    before the speed was known.
+    `pace` is how many examples a second a short trial gets through, its start and its evaluation
+    included; `speed` is that of training alone. `threads` is how many times as many a final has
+    to itself. The shortest rung is what it was before all this was known.
     """
-    explored = (1 - FINAL_SHARE) / (slots * speed)
+    explored = (1 - FINAL_SHARE) / (slots * pace)
     final = FINAL_SHARE / (finals * speed * threads**THREADS_HELP)
     budget = max(SHORTEST, int(seconds * (1 - RESERVED) / (explored + final)))
     left, lengths = budget * (1 - FINAL_SHARE), [SHORTEST]

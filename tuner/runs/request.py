@@ -190,7 +190,9 @@ class ExecutionOptions:
         Flag("GPUs of a trial; may be a fraction.", WHERE, "X", "1 where there are any"),
     ] = None
     time_budget_s: Annotated[
-        float | None, Above(0), Flag("Stop in order after S seconds.", WHERE, "S", "never")
+        float | None,
+        Above(0),
+        Flag("Seconds in all; alone, they decide the search's size.", WHERE, "S", "no limit"),
     ] = None
     soup: Annotated[bool, Flag("Make no soup at the end.", RUN)] = True
     report: Annotated[bool, Flag("Write no report.html at the end.", RUN)] = True

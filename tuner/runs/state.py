@@ -33,7 +33,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "paused": ("trial", "examples"),
     "frozen": ("trial", "examples"),
     "promoted": ("trial", "level"),
-    "planned": ("rungs", "num_samples", "speed"),
+    "planned": ("rungs", "num_samples"),
     "finished": ("trial",),
     "stopped": ("trial", "examples", "rung", "reason"),
     "failed": ("trial", "kind", "reason"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from model import __version__
+from model.cli.text import clock
 from model.common.files import to_yaml, write_atomic
 from tuner.cluster.preflight import check_nodes, priority
 from tuner.engine.engine import INTERRUPTED, Engine, Limits
@@ -182,15 +183,16 @@ def make_engine(
     )
 
 
-def by_the_clock(plan: SearchPlan, resources: Resources) -> Callable[[float], Stages] | None:
+def by_the_clock(plan: SearchPlan, resources: Resources) -> Callable[[float, float], Stages] | None:
     """How the time is divided, where time is all that is given."""
     seconds, request = plan.options.time_budget_s, plan.request
     if seconds is None or not is_timed(request, seconds):
         return None
     end = time.monotonic() + seconds
     alone = not (resources.gpus or plan.options.address)  # then one final has all the threads
-    return lambda speed: for_time(
+    return lambda pace, speed: for_time(
         end - time.monotonic(),
+        pace,
         speed,
         slots=resources.slots,
         finals=request.finals or (1 if alone else resources.slots),
@@ -205,9 +207,14 @@ def announce(
     console: SearchConsole, engine: Engine, plan: SearchPlan, resources: Resources, need: Need
 ) -> None:
     gpus = f", {resources.gpus:g} GPU" if resources.gpus else ""
+    what = plan.stages.text()
+    if engine.replan is not None and not engine.state.planned:
+        what = (
+            f"what fits into {clock(plan.options.time_budget_s or 0)}, planned by the first trials"
+        )
     console.log(
         f"{'resuming' if plan.options.resume else 'searching'} {engine.space.name} on "
-        f"{engine.tasks.name}: {plan.stages.text()}; {resources.slots} at once "
+        f"{engine.tasks.name}: {what}; {resources.slots} at once "
         f"({resources.cpus:g} CPU{gpus} each) -> {plan.folder}"
     )
     if plan.storage is not None:

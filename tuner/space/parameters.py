@@ -12,7 +12,6 @@ from typing import Any
 
 from model.common.errors import suggest
 from model.common.files import Document
-from model.common.typed import Unsuited
 from model.config.values import SECTIONS, SETTINGS, Misfit, find_setting, show
 from model.tasks.task_set import TaskSet
 from model.tasks.yaml_reader import as_number
@@ -93,12 +92,9 @@ class SpaceReader:
     def fit(self, key: str, value: Any) -> Any:
         """The value as the run holds it; Misfit says why it cannot be."""
         if self.tasks is not None:
-            try:
-                return fitted(key, value, self.tasks)
-            except Unsuited:
-                if key == self.name("parameters", key):
-                    raise
-                return value  # offered by a placeholder: `_suited` leaves it out for this task
+            # What a placeholder offers to a task that cannot have it, `_suited` leaves out.
+            named = key == self.name("parameters", key)
+            return fitted(key, value, self.tasks, suited=named)
         known = key in SETTINGS and not isinstance(value, Mapping)
         return to_plain(SETTINGS[key].fit(value)) if known else value
 

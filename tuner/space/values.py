@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from model.common.errors import InputError
+from model.common.typed import Unsuited
 
 # What a run's own parser does with one value, so that a space can never disagree with it.
 from model.config.parse import RunConfig, flatten, parse_settings
@@ -18,10 +19,11 @@ from tuner.space.placeholders import with_names
 __all__ = ["fitted", "matches", "meaning", "to_plain", "unknown", "unsuited"]
 
 
-def fitted(key: str, value: Any, tasks: TaskSet) -> Any:
+def fitted(key: str, value: Any, tasks: TaskSet, *, suited: bool = False) -> Any:
     """The value in plain types, as JSON and YAML hold them; Misfit where it does not fit.
 
-    A mapping is the value of a section, or of a setting given task by task:
+    With `suited` also where it is not for this task, as a loss of classes for a regression. A
+    mapping is the value of a section, or of a setting given task by task:
     `pair.encoding: {same: cross, near: cosine}`.
     """
     if isinstance(value, Mapping):
@@ -35,7 +37,12 @@ def fitted(key: str, value: Any, tasks: TaskSet) -> Any:
     if setting is None:
         raise Misfit("is not a setting")
     value = with_names(value, tasks) if setting.names_tasks else value
-    return to_plain(fit_setting(key, setting, value, tasks))
+    try:
+        return to_plain(fit_setting(key, setting, value, tasks))
+    except Unsuited:
+        if suited:
+            raise
+        return value
 
 
 def unsuited(key: str, value: Any, held: Mapping[str, Any], tasks: TaskSet) -> str:

@@ -868,13 +868,13 @@ def test_a_search_by_the_clock_is_planned_when_its_first_trial_has_shown_its_spe
     engine = engine_of(before_the_speed_is_known("restart"), slots=2)
     plan = Stages((Rung(400, 4), Rung(900, 1)), race=(2, 1))
     heard: list[float] = []
-    engine.replan = lambda speed: (heard.append(speed), plan)[1]
-    first, second = begin_trial(engine), begin_trial(engine)
-    for name in (first, second):
-        engine.evaluated(name, {**record(400, 0.5), "examples_per_second": 80.0})
+    engine.replan = lambda pace, speed: (heard.append(speed), plan)[1]
+    for speed in (10.0, 20.0, 80.0, 90.0):
+        name = begin_trial(engine)
+        engine.evaluated(name, {**record(400, 0.5), "examples_per_second": speed})
         engine.finished(name)
-    assert heard == [80.0]  # the second one changes nothing any more
-    assert engine.stages == plan and engine.state.missing == 2
+    assert heard == [80.0]  # not those whose workers had to start, and once only
+    assert engine.stages == plan and engine.state.missing == 0
     again = engine_of(stages_in(engine.state), slots=2)
     assert again.state.rungs == [(400, 4), (900, 1)] and again.stages.race == (2, 1)
     assert stages_of_run(again.state, in_full(9, 9)).race == plan.race

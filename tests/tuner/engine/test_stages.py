@@ -224,7 +224,7 @@ def test_a_search_by_the_clock_keeps_to_its_time(
     seconds: float, speed: float, slots: int, finals: int
 ) -> None:
     finals = min(finals, slots)
-    stages = for_time(seconds, speed, slots=slots, finals=finals)
+    stages = for_time(seconds, speed, speed, slots=slots, finals=finals)
     assert stages.rungs[0].examples == SHORTEST  # as trials had begun before the speed was known
     lengths = [rung.examples for rung in stages.rungs]
     assert lengths == sorted(lengths)

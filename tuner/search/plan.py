@@ -12,6 +12,7 @@ from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
 from tuner.engine.stages import (
+    Rung,
     Stages,
     before_the_speed_is_known,
     in_full,
@@ -94,12 +95,16 @@ def make_plan(
     return SearchPlan(request, options, name, folder, space, data, stages, prints, storage)
 
 
-def stages_of_run(state: RunState, stages: Stages) -> Stages:
-    """A run goes on as it began: by the clock, or from before trials had lengths of their own."""
-    planned = stages_in(state) if state.planned else None
-    if state.trials and not state.rungs:
-        return in_full(stages.trials, stages.final.examples, stages.race)
-    return planned or stages
+def stages_of_run(state: RunState, asked: Stages) -> Stages:
+    """A run goes on as it began: with the lengths that its trials have, for more of them."""
+    if state.trials and not state.rungs:  # from before trials had lengths of their own
+        return in_full(asked.trials, asked.final.examples, asked.race)
+    began = stages_in(state)
+    if began is None or state.planned:
+        return began or asked
+    grown = max(1.0, asked.trials / began.trials)
+    rungs = (Rung(rung.examples, round(rung.places * grown)) for rung in began.rungs)
+    return replace(began, rungs=tuple(rungs), race=asked.race)
 
 
 def open_space(request: SearchRequest) -> Space:

@@ -93,7 +93,10 @@ def make_soup(
         f"averages are run on {rows_in_all:,} dev rows"
     )
     # The best single is what all are compared with, and the greedy soup is what comes out.
-    names = [name for name in METHODS if methods is None or name in {BEST, GREEDY, *methods}]
+    # Of a single checkpoint all the others are that checkpoint again.
+    several = len(candidates.ingredients) > 1
+    asked = set(METHODS if methods is None else methods) if several else set()
+    names = [name for name in METHODS if name in {BEST, GREEDY} | asked]
     best = choice_of_search(run, candidates.ingredients[0])
     results = score_methods(evaluator, names, run.goal, halvings=halvings, best=best)
     taken, sentence = recommend(results)

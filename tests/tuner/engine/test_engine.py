@@ -23,6 +23,7 @@ from tuner.engine.stages import (
     Rung,
     Stages,
     before_the_speed_is_known,
+    for_trials,
     in_full,
     stages_in,
 )
@@ -877,7 +878,7 @@ def test_a_search_by_the_clock_is_planned_when_its_first_trial_has_shown_its_spe
     assert engine.stages == plan and engine.state.missing == 0
     again = engine_of(stages_in(engine.state), slots=2)
     assert again.state.rungs == [(400, 4), (900, 1)] and again.stages.race == (2, 1)
-    assert stages_of_run(again.state, in_full(9, 9)).race == plan.race
+    assert stages_of_run(again.state, in_full(9, 9)) == plan
     while job := again.next_job():
         length = job.settings["budget.examples"]
         again.started(job.trial, "host", 1)
@@ -885,3 +886,14 @@ def test_a_search_by_the_clock_is_planned_when_its_first_trial_has_shown_its_spe
         again.finished(job.trial)
     lengths = [trial.length for trial in again.state.trials.values()]
     assert again.done and lengths == [400] * 6 + [900]  # four, two again, the final
+
+
+def test_a_search_that_is_extended_keeps_the_lengths_of_its_rungs(
+    engine_of: Callable[..., Engine],
+) -> None:
+    began = Stages((Rung(100, 4), Rung(400, 1)))
+    engine = engine_of(began)
+    begin_trial(engine)
+    more = stages_of_run(engine.state, for_trials(8, 400))
+    assert [(rung.examples, rung.places) for rung in more.rungs] == [(100, 8), (400, 2)]
+    assert stages_of_run(engine.state, for_trials(4, 400)).rungs == began.rungs

@@ -4,20 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 # On all cores, where pip would take one. Some packages hold files that no Python of today compiles.
 COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 PYTEST_ARGS ?=
 SEARCH_ARGS ?=
-BENCHES ?= throughput operations smart evaluation turnover efficiency scale soup startup neighbours disk report board fault_campaign soak
+BENCHES ?= throughput operations smart evaluation turnover efficiency scale soup startup silences neighbours disk report board simulated_faults fault_campaign soak
 
 .PHONY: search test quick test-cluster packages lint types bench clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml constraints.txt
-	@echo "setting up $(VENV) (once; a few minutes on a fresh machine)"
+	@echo "setting up $(VENV) with PyTorch, transformers, Ray, Optuna and what they need, in the versions"
+	@echo "of constraints.txt (once; a few minutes on a fresh machine)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --editable '.[local]'
+	@echo "compiling the packages, so that the first start is quick"
 	@$(COMPILE)
 	@touch $@
 
@@ -27,6 +29,7 @@ $(DEV_READY): pyproject.toml constraints.txt
 	@$(PIP) --editable '.[dev]'
 	@# For one parity test. Its own dependencies hold outdated NumPy stubs that would blind mypy.
 	@$(PIP) --no-deps smart-pytorch
+	@echo "compiling the packages, so that the first start is quick"
 	@$(COMPILE)
 	@touch $(READY) $@
 

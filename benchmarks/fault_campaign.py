@@ -1,11 +1,16 @@
 """Twenty SIGKILLs over twenty trials: the search undisturbed, the search killed, stock Ray Tune.
 
     python benchmarks/fault_campaign.py [--quick] [--seed 7] [--only search|stock]
+    python benchmarks/fault_campaign.py --frozen [--quick]
 
 All three train the same configurations of the tiny encoder, two at a time. Half of the kills
 strike the driver, half a worker; when, follows from the seed and from the steps that were trained,
 so it is the same for all. What was killed is started again at once, as it is meant to be: the
 search with --resume, stock with `Tuner.restore`. The figures are in docs/reliability.md.
+
+`--frozen`: a search with `--promotion continue`, whose trials rest at their rungs and go on from
+there, undisturbed and killed. One trial at a time, so that who is promoted does not depend on
+which of two was faster.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import pickle
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +31,7 @@ from killing import Kill, Program, draw_kills
 
 from model.common.files import sha256_of
 from tuner.runs.ledger import read_events
-from tuner.runs.state import RunState
+from tuner.runs.state import CLOSING, RunState
 
 NAME = "default"
 TENSORS = ("model.safetensors", "heads.safetensors")
@@ -47,21 +53,28 @@ class Found:
     weights: dict[str, str]  # configuration -> sha256 of its final checkpoint
     ingredients: Any = None
     soup: str | None = None
+    thawed: int = 0  # times a trial that rested went on
     tried: frozenset[str] | None = None  # the configurations it was given, if not all
 
 
 # --- the search ---------------------------------------------------------------------------------
 
 
-def run_search(folder: Path, trials: int, kills: list[Kill], seconds: float) -> Found:
+IN_FULL = ("--no-early-stopping", "--max-concurrent-trials", "2")
+FROZEN = ("--promotion", "continue", "--max-concurrent-trials", "1")
+
+
+def run_search(
+    folder: Path, trials: int, kills: list[Kill], seconds: float, way: Sequence[str] = IN_FULL
+) -> Found:
     run = folder / "runs" / NAME
 
     def flags() -> list[str]:
         begun = (run / "ledger.jsonl").exists()
-        fixed = ["--sampler", "random", "--no-early-stopping", "--keep", str(trials)]
+        fixed = ["--sampler", "random", "--keep", str(trials), *way]
         return [
             *("--storage-path", str(folder / "runs"), "--encoder", "tiny", "--seed", str(SEED)),
-            *("--num-samples", str(trials), "--max-concurrent-trials", "2"),
+            *("--num-samples", str(trials)),
             *("--max-examples", str(EXAMPLES), "--grace-examples", str(INTERVAL)),
             *("--set", "budget.eval_rows=40", "--no-soup", *fixed),
             *(["--resume"] if begun else []),
@@ -71,14 +84,14 @@ def run_search(folder: Path, trials: int, kills: list[Kill], seconds: float) -> 
     took = program.run(kills, seconds)
     events = read_events(run / "ledger.jsonl", lambda line: None)
     state = RunState.from_events(events, lambda line: None)
-    closings = Counter(e["trial"] for e in events if e["event"] in ("finished", "failed"))
+    closings = Counter(e["trial"] for e in events if e["event"] in CLOSING)
     settings = Counter(settings_of(t.settings) for t in state.trials.values())
     redone = program.redone()
     ingredients, soup = predictor(run)
     return Found(
         kills=said(program),
         seconds=took,
-        lost=trials - sum(t.status == "finished" for t in state.trials.values()),
+        lost=trials - sum(t.status in ("finished", "stopped") for t in state.trials.values()),
         duplicated=sum(n - 1 for n in [*closings.values(), *settings.values()]),
         running=len(state.open_trials),
         trained=redone.examples,
@@ -88,6 +101,7 @@ def run_search(folder: Path, trials: int, kills: list[Kill], seconds: float) -> 
         weights=weights_of(run, state),
         ingredients=ingredients,
         soup=soup,
+        thawed=sum(e["event"] == "promoted" for e in events),
     )
 
 
@@ -228,6 +242,7 @@ def table(columns: dict[str, Found], whole: Found) -> str:
         ("final checkpoints identical", *(same(f) for f in found)),
         ("ingredient list identical", *(equal(f, "ingredients") for f in found)),
         ("soup identical", *(equal(f, "soup") for f in found)),
+        ("trials that rested and went on", *(str(f.thawed) for f in found)),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -243,6 +258,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="6 trials, 5 kills")
     parser.add_argument("--seed", type=int, default=7, help="of the kills")
     parser.add_argument("--only", choices=("search", "stock"))
+    parser.add_argument("--frozen", action="store_true", help="trials that rest and go on")
     parser.add_argument("--limit", type=float, default=1800, help="seconds for each run")
     parser.add_argument("--keep", action="store_true", help="leave the folders there")
     arguments = parser.parse_args()
@@ -250,13 +266,15 @@ def main() -> None:
     kills = draw_kills(count, arguments.seed)
     place = Path(tempfile.mkdtemp(prefix="c", dir="/tmp"))  # short, for Ray's sockets
     try:
-        whole = run_search(place / "u", trials, [], arguments.limit)
+        way = FROZEN if arguments.frozen else IN_FULL
+        whole = run_search(place / "u", trials, [], arguments.limit, way)
         columns = {"undisturbed": whole}
         print(table(columns, whole), flush=True)
         if arguments.only != "stock":
-            columns["search, killed"] = run_search(place / "k", trials, kills, arguments.limit)
+            killed = run_search(place / "k", trials, kills, arguments.limit, way)
+            columns["search, killed"] = killed
             print(table(columns, whole), flush=True)
-        if arguments.only != "search":
+        if arguments.only != "search" and not arguments.frozen:
             # The default's settings are those of no point, so stock has one trial less.
             points = [as_point(text) for text in whole.weights if text != "{}"]
             columns["stock, killed"] = run_stock(place / "s", points, kills, arguments.limit)

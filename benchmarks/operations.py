@@ -17,7 +17,8 @@ from model.training.operations import Operations
 from model.training.prepare import ProcessCache
 
 WAYS = {
-    "plain": {},
+    "plain": {"batch.together": False},
+    "plain, one pass": {"batch.together": True},
     "SMART, published": {"smart.weight": 1},
     "SMART, ball": {"smart.weight": 1, "smart.variant": "ball"},
     "SMART, random": {"smart.weight": 1, "smart.variant": "random"},
@@ -25,6 +26,8 @@ WAYS = {
     "PCGrad": {"surgery": "pcgrad"},
     "PALs": {"encoder.adapter": "pals"},
     "averaged weights": {"average.share": 0.5},
+    "R-Drop": {"rdrop.weight": 1},
+    "UPGrad": {"surgery": "upgrad"},
 }
 STEPS = 4
 

@@ -111,7 +111,9 @@ class Recorder:
     def record(self, number: int, folder: Path) -> dict[str, Any]:
         """The curve of configuration `number`."""
         from model.training.prepare import prepare
-        from model.training.run import Heartbeat, TrainingRun
+        from model.training.progress import Heartbeat
+        from model.training.run import TrainingRun
+        from model.training.saving import SavePoint, Writer
         from model.training.step import TrainingDiverged
 
         points = [round(EXAMPLES * share) for share in POINTS]
@@ -119,14 +121,14 @@ class Recorder:
         class Curve(TrainingRun):
             """A run that saves nothing, and is scored only where a curve has a point."""
 
-            def save(self) -> str:
-                return self._name()
-
-            def evaluate(self) -> Any:
+            def evaluate(self) -> None:
                 last = self.progress.step == self.prepared.steps
-                if not last and self.progress.examples < points[len(self.progress.history)]:
-                    return {}
-                return super().evaluate()
+                if last or self.progress.examples >= points[len(self.progress.history)]:
+                    super().evaluate()
+
+        class Nowhere(Writer):
+            def write(self, point: SavePoint) -> None:
+                pass
 
         began = time.monotonic()
         settings = self.settings(number)
@@ -141,12 +143,11 @@ class Recorder:
         prepared = prepare(config, self.space.task_set, cache=self.cache)
         with tempfile.TemporaryDirectory(dir=folder) as place:
             run = Curve(prepared, Path(place), None, print)
+            run.writer = Nowhere(background=False)
             run.start_fresh()
             run.begin()
             try:
-                found = [
-                    r for r in run.fine_tune(lambda: False, lambda *_: None, Heartbeat(None)) if r
-                ]
+                found = list(run.fine_tune(lambda: False, lambda *_: None, Heartbeat(None)))
             except TrainingDiverged:
                 found = []
         curve = [

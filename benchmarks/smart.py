@@ -4,7 +4,8 @@
 
 The factors are of steps on the same batch, the first task's of median length; PCGrad's are of
 steps on such a batch of every task. The last ratio is of examples per second in ordinary
-training, against a starter project's loop with the package smart-pytorch.
+training, against a starter project's loop with the package smart-pytorch. Both perturb the output
+of the embedding layer.
 """
 
 from __future__ import annotations

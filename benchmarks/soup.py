@@ -3,11 +3,13 @@
     python benchmarks/soup.py                         # both, the second on 16 short trials
     python benchmarks/soup.py memory                  # 16 models of the embedded encoder
     python benchmarks/soup.py time runs/default       # a finished search, in a copy
+    python benchmarks/soup.py workers runs/default --slots 4
 
 memory  The resident size of a fresh process while it averages 1, 2, ... 16 models, above what it
         had before the first, as a multiple of one model. The bound is three: the running mean, one
         ingredient, one model.
-time    Seconds of all methods, over evaluations times seconds of one evaluation of dev.
+time    Seconds of all methods, over those of their evaluations of dev.
+workers Seconds of all methods by the driver alone, and by workers as a cluster has them.
 """
 
 from __future__ import annotations
@@ -21,9 +23,21 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tuner.search.on_workers import MakeRunner
+    from tuner.soup.combinations import TaskCombinations
+    from tuner.soup.record import SoupRecord
+    from tuner.soup.runner import EvaluationSpec
 
 COUNT = 16  # ingredients
+REPEATS = 3
 
 
 def main() -> int:
@@ -37,6 +51,9 @@ def main() -> int:
     inner.add_argument("--count", type=int, default=COUNT)
     timing = commands.add_parser("time")
     timing.add_argument("run", type=Path)
+    workers = commands.add_parser("workers")
+    workers.add_argument("run", type=Path)
+    workers.add_argument("--slots", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.command is None:
         return bench_memory("minilm", COUNT) or bench_search(COUNT)
@@ -44,6 +61,8 @@ def main() -> int:
         return bench_memory(arguments.encoder, arguments.count)
     if arguments.command == "measure":
         return measure(arguments.folder, arguments.count)
+    if arguments.command == "workers":
+        return bench_workers(arguments.run, arguments.slots)
     return bench_time(arguments.run)
 
 
@@ -154,42 +173,76 @@ def bench_search(count: int) -> int:
         return bench_time(found.folder)
 
 
+class Timed:
+    """A runner that keeps how long each evaluation took."""
+
+    at_once = 1
+
+    def __init__(self, spec: EvaluationSpec) -> None:
+        from tuner.soup.runner import LocalRunner
+
+        self.runner = LocalRunner(spec)
+        self.seconds: list[float] = []
+
+    def run(self, combinations: TaskCombinations) -> pa.Table:
+        began = time.perf_counter()
+        found = self.runner.run(combinations)
+        self.seconds.append(time.perf_counter() - began)
+        return found
+
+
 def bench_time(run: Path) -> int:
-    from model.data.batches import Assembler
-    from model.evaluation.evaluate import evaluate
-    from model.evaluation.model_folder import read_model
-    from tuner.runs.open import open_run
-    from tuner.soup.make import dev_data, make_soup
+    timed: list[Timed] = []
 
-    def quiet(line: str) -> None:
-        pass
+    def runner(spec: EvaluationSpec) -> Timed:
+        timed.append(Timed(spec))
+        return timed[-1]
 
-    with tempfile.TemporaryDirectory() as folder:
-        leave = shutil.ignore_patterns("soup", "soups", "lock")
-        copy = Path(shutil.copytree(run, Path(folder) / run.name, ignore=leave))
-        data = dev_data(open_run(copy), quiet)
-        model, tokenizer = read_model(next(copy.glob("trials/*/checkpoints/*/model")))
-        assembler = Assembler.of(tokenizer, model.spec.max_length)
-        once = []
-        for _ in range(3):
-            began = time.perf_counter()
-            evaluate(model, data.rows, assembler)
-            once.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        soup = make_soup(copy, log=quiet)
-        seconds = time.perf_counter() - began
-        began = time.perf_counter()
-        make_soup(copy, log=quiet)
-        again = time.perf_counter() - began
-    one, count = min(once), soup.evaluations
+    with copy_of(run) as copy:
+        seconds, soup = made(copy, runner)
+        again, _ = made(copy, None)
+    spent = sum(timed[0].seconds)
     greedy = len(soup.steps) - 1
-    rows = sum(len(of.labels) for of in data.rows.values())
-    print(f"{len(soup.ingredients)} ingredients, {rows:,} dev rows")
-    print(f"one evaluation of dev: {one:.2f} s ({os.cpu_count()} CPUs)")
-    print(f"evaluations: at most {greedy} of the greedy soup on dev; {count:g} in all")
-    print(f"made in {seconds:.1f} s = {seconds / (count * one):.2f} x evaluations x one")
+    print(f"{len(soup.ingredients)} ingredients, {soup.evaluations:g} evaluations of dev")
+    print(f"of these at most {greedy} of the greedy soup on all of dev ({os.cpu_count()} CPUs)")
+    print(f"made in {seconds:.1f} s = {seconds / spent:.2f} x its evaluations ({spent:.1f} s)")
     print(f"made again, from what was kept: {again:.1f} s")
     return 0
+
+
+def bench_workers(run: Path, slots: int) -> int:
+    """The same soup by the driver alone and by the workers of a Ray on this machine, in turn."""
+    from tuner.ray_backend.resources import Resources
+    from tuner.ray_backend.session import ray_session
+    from tuner.search.on_workers import on_workers
+
+    with ray_session(None):
+        for _ in range(REPEATS):
+            with copy_of(run) as copy:
+                alone, _ = made(copy, None)
+            with copy_of(run) as copy:
+                resources = Resources(slots, 1.0, 0.0)
+                with on_workers(resources, shared=True, warn=print) as runner:
+                    seconds, soup = made(copy, runner)
+            told = f"{soup.evaluations:g} evaluations: {alone:.1f} s by the driver alone"
+            print(f"{told}, {seconds:.1f} s by {slots} workers ({alone / seconds:.2f} x)")
+    return 0
+
+
+@contextmanager
+def copy_of(run: Path) -> Iterator[Path]:
+    """Without its soup, and without what was evaluated for it."""
+    leave = shutil.ignore_patterns("soup", "soups", "lock")
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(shutil.copytree(run, Path(folder) / run.name, ignore=leave))
+
+
+def made(run: Path, runner: MakeRunner | None) -> tuple[float, SoupRecord]:
+    from tuner.soup.make import make_soup
+
+    began = time.perf_counter()
+    soup = make_soup(run, log=lambda line: None, runner=runner)
+    return time.perf_counter() - began, soup
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--host-resolver-rules=MAP * ~NOTFOUND",  # offline
 )
-PATIENCE = 120  # seconds until every picture is drawn
+PATIENCE = 600  # seconds until every picture is drawn
 
 
 def browser(width: int = 1280, height: int = 900) -> Any:
@@ -110,7 +110,7 @@ def smaller(path: Path, colours: int = 128) -> Path:
 
 
 def report_screenshots(page: Path, out: Path) -> list[Path]:
-    """The pictures that the README shows: the answer, light, and what went wrong, dark."""
+    """The answer, light; what went wrong, dark; the answer on a phone."""
     driver = browser(1180, 980)
     try:
         open_page(driver, page)
@@ -119,7 +119,10 @@ def report_screenshots(page: Path, out: Path) -> list[Path]:
         time.sleep(1.0)
         section = driver.find_element("css selector", "section[id$=wrong]").get_attribute("id")
         second = smaller(shot(driver, out / "report-dark.png", section))
-        return [first, second]
+        colours(driver, "light")
+        phone(driver)
+        open_page(driver, page)
+        return [first, second, smaller(shot(driver, out / "report-phone.png"))]
     finally:
         driver.quit()
 

@@ -30,7 +30,7 @@ from tests.tuner.boards import Server, tensorboard_on  # noqa: E402
 
 WIDTH, HEIGHT = 1900, 900
 COLOURS = 128  # enough for a page of text and lines; a third of the bytes
-PATIENCE = 60.0
+PATIENCE = 300.0
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
     "--disable-background-networking --disable-component-update --hide-scrollbars "

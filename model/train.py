@@ -54,24 +54,29 @@ def train(
     no longer a number.
     """
     from model.training.prepare import prepare
-    from model.training.run import TASKS, Heartbeat, TrainingRun
+    from model.training.progress import Heartbeat
+    from model.training.run import TASKS, TrainingRun
     from model.training.run_lock import check_folder, hold
 
     out = Path(out)
     check_folder(out, resume=resume)
+    known = out.exists()
     prepared = prepare(config, tasks, data=data, device=device, warn=warn, cache=cache)
-    with hold(out):
+    with hold(out, known=known):
         check_folder(out, resume=resume)  # again: another run may have come and gone meanwhile
         run = TrainingRun(prepared, out, data, warn)
         if not (resume and run.restore()):
             run.start_fresh()
         run.begin()
         beat = Heartbeat(heartbeat)
-        yield from run.pretrain(stop, watch, beat)
-        if run.progress.stage == TASKS:
-            yield from run.fine_tune(stop, watch, beat)
-            if run.progress.step >= prepared.steps:
-                run.finish()
+        try:
+            yield from run.pretrain(stop, watch, beat)
+            if run.progress.stage == TASKS:
+                yield from run.fine_tune(stop, watch, beat)
+                if run.progress.step >= prepared.steps:
+                    run.finish()
+        finally:
+            run.close()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from model.data.tokens import Tokens, encode_texts
 from model.modules.encoder import load_encoder, load_tokenizer
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec
 from model.tasks.task_set import TaskSet, load_task_set
+from tests.installed import build_wheel, install
 
 # A busy machine must not fail a test, nor a lucky draw pass it.
 settings.register_profile("stockpot", deadline=None, derandomize=True)
@@ -28,6 +30,8 @@ settings.load_profile("stockpot")
 
 
 LONGEST = (  # files of more than a minute
+    "test_new_user.py",
+    "test_examples.py",
     "test_search_faults.py",
     "test_search_signals.py",
     "test_lost_storage.py",
@@ -257,3 +261,14 @@ def tokens_of(task: TaskSpec, texts: Sequence[Any], tokenizer: Any) -> Tokens:
     if not task.pair:
         return encode_texts(list(texts), None, tokenizer)
     return encode_texts([a for a, _ in texts], [b for _, b in texts], tokenizer)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path) -> Path:
+    """The folder that the wheel is installed into."""
+    return install(wheel)

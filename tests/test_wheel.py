@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+from tests.installed import ROOT, run
+
 FEW = ["budget.examples=48", "budget.eval_every=48", "budget.eval_rows=20", "batch.sizes=8"]
 LOADS = """
 import tuner
@@ -27,44 +24,6 @@ assert all(load_task_set(name).names for name in shipped()) and shipped()
 assert all(path.is_file() for path in shipped_spaces().values()) and load_space("default")
 assert pins()["ray"] and "install that one" in other_versions("pip install ray==0.0.1")[0]
 """
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, as setuptools leaves its traces in the folder that it builds from."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    skip = shutil.ignore_patterns("__pycache__")
-    for name in ("model", "tuner", "search_spaces"):
-        shutil.copytree(ROOT / name, source / name, ignore=skip)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"]
-    subprocess.run([*PIP, *build, str(place), str(source)], check=True)
-    (found,) = place.glob("*.whl")
-    return found
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path) -> Path:
-    target = wheel.parent / "installed"
-    install = ["install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
-    subprocess.run([*PIP, *install], check=True)
-    return target
-
-
-def run(installed: Path, folder: Path, *words: str) -> str:
-    """With nothing of the checkout in reach."""
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from model import __version__
+from model.cli.status import doing
 from model.common.errors import InputError, suggest
 
 # What starts each, loaded when it is wanted: --help must not wait for torch or Ray.
@@ -43,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         fault = f"'{name}' is not a command; {suggest(name, COMMANDS)}"
         print(InputError("stockpot", [fault]) if name else help_text(), file=sys.stderr)
         return 2
-    code: int = import_module(COMMANDS[name][0]).main(rest)
+    with doing("loading"):
+        command = import_module(COMMANDS[name][0])
+    code: int = command.main(rest)
     return code
 
 

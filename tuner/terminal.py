@@ -12,16 +12,22 @@ import sys
 import textwrap
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
-from model.cli.text import clock, one_line, short
+from model.cli.status import apart, doing
+from model.cli.text import clock, one_line, settings_text, short
 from tuner.runs.state import OVERALL, OVERALL_NAMES, RunState, TrialState, objective_value
 
 if TYPE_CHECKING:
     from tuner.engine.engine import Engine, Live
 
 REFRESH = 0.25  # seconds between two drawings
+STILL = 1.0  # seconds after which the block is drawn although nobody asked for it
 WINDOW = 30.0  # seconds over which the speed is measured
+KNOWN = 5.0  # seconds of training after which the time that is left is said
 BAR = 20
 
 
@@ -36,6 +42,16 @@ class SearchConsole:
         self.engine: Engine | None = None
         self.view: View | None = None
         self.warned: set[str] = set()
+        self.lock = RLock()  # a thread draws too, while Ray waits for a worker
+        self.ticking = False
+
+    @contextmanager
+    def phase(self, what: str) -> Iterator[None]:
+        """Something that takes a while and says nothing: a moving line, or one in a log."""
+        if not self.on_terminal:
+            self._say(what)
+        with doing(what, self.quiet):
+            yield
 
     def log(self, line: str) -> None:
         """An event, above the block."""
@@ -53,21 +69,23 @@ class SearchConsole:
                     break_on_hyphens=False,
                     break_long_words=False,  # paths are there to be copied
                 )
-            # In one piece, so that the block does not flicker.
-            self._write(sys.stdout, f"{self._erased()}{line}\n" + self._shown(self.block))
+            with self.lock:  # in one piece, so that the block does not flicker
+                self._write(sys.stdout, f"{self._erased()}{line}\n" + self._shown(self.block))
 
     def warn(self, line: str) -> None:
         self.warned.add(line)
         lines = "".join(f"{one_line(part)}\n" for part in line.splitlines())
-        self._write(sys.stdout, self._erased())
-        self._write(sys.stderr, lines)
-        self._write(sys.stdout, self._shown(self.block))
+        with self.lock:
+            self._write(sys.stdout, self._erased())
+            self._write(sys.stderr, lines)
+            self._write(sys.stdout, self._shown(self.block))
 
     def clear(self) -> None:
         """Take the block away, before something else is printed or at the end."""
         self._tell_evaluations()
-        self._write(sys.stdout, self._erased())
-        self.block = []
+        with self.lock:
+            self._write(sys.stdout, self._erased())
+            self.block, self.ticking = [], False
 
     def draw(self, engine: Engine) -> None:
         """Called all the time; does something a few times a second."""
@@ -77,12 +95,30 @@ class SearchConsole:
             self.engine, self.told = engine, len(engine.state.reports)
             self.view = View(engine)
         self._tell_evaluations()
-        now = time.monotonic()
-        if self.on_terminal and now - self.drawn >= REFRESH and self.view is not None:
-            self.drawn = now
-            width, height = shutil.get_terminal_size()
-            lines = [fitting(line, width) for line in self.view.lines(now, height - 1)]
-            self._write(sys.stdout, self._erased() + self._shown(lines))
+        if self.on_terminal and time.monotonic() - self.drawn >= REFRESH:
+            self._draw()
+            if not self.ticking:
+                self.ticking = True
+                Thread(target=self._tick, args=(sys.stdout,), daemon=True).start()
+
+    def _draw(self) -> None:
+        with self.lock:
+            now = self.drawn = time.monotonic()
+            if self.view is not None:
+                width, height = shutil.get_terminal_size()
+                lines = [fitting(line, width) for line in self.view.lines(now, height - 1)]
+                self._write(sys.stdout, self._erased() + self._shown(lines))
+
+    def _tick(self, terminal: TextIO) -> None:
+        """Whatever else stands still, the time moves."""
+        while True:
+            time.sleep(STILL / 2)
+            with self.lock:
+                if not self.ticking or sys.stdout is not terminal:
+                    return
+                if time.monotonic() - self.drawn >= STILL:
+                    with suppress(RuntimeError):  # the state changed while it was looked at
+                        self._draw()
 
     def _tell_evaluations(self) -> None:
         if self.engine is None:
@@ -110,8 +146,9 @@ class SearchConsole:
             return
         try:
             encoding = stream.encoding or "utf-8"
-            stream.write(text.encode(encoding, "replace").decode(encoding))
-            stream.flush()
+            with apart():
+                stream.write(text.encode(encoding, "replace").decode(encoding))
+                stream.flush()
         except (OSError, ValueError):  # a closed pipe, a terminal that has gone
             if stream is sys.stdout:
                 self.quiet, self.on_terminal, self.block = True, False, []
@@ -127,6 +164,7 @@ class View:
         self.samples: deque[tuple[float, int]] = deque()
         self.refresh(engine.state)
         self.at_first = self.total()
+        self.since = (self.began, self.at_first)  # when training was first seen, and how far it was
         fancy = (sys.stdout.encoding or "").lower().startswith("utf")
         self.full, self.empty = ("━", "─") if fancy else ("#", "-")
 
@@ -136,12 +174,13 @@ class View:
         self.events = state.events
         self.counts = state.counts()
         self.best = best_line(state)
+        self.settings = settings_line(state)
 
     def lines(self, now: float, height: int) -> list[str]:
         """At most `height` lines, for what is true at `now`."""
         self.refresh(self.engine.state)
         live = list(self.engine.live.values())
-        lines = [self.head(now), self.speed(now)]
+        lines = [self.head(now), self.speed(now), *self.settings]
         if self.engine.draining:
             lines.insert(0, f"stopping ({self.engine.draining}): what runs is being saved")
         room = max(0, height - len(lines))
@@ -154,8 +193,10 @@ class View:
     def head(self, now: float) -> str:
         counts, asked = self.counts, self.engine.stages.trials
         done = counts["finished"] + counts["stopped"] + counts["failed"]
-        parts = [f"{done} of {asked} trials", f"{len(self.engine.live)} running"]
-        parts += [f"{counts[end]} {end}" for end in ("stopped", "failed") if counts[end]]
+        name = [self.engine.state.name] if self.engine.state.name else []
+        parts = [*name, f"{done} of {asked} trials", f"{len(self.engine.live)} running"]
+        ends = {"stopped": "pruned", "failed": "failed"}
+        parts += [f"{counts[end]} {said}" for end, said in ends.items() if counts[end]]
         repeats = len(self.engine.state.repeats)
         parts += [f"{repeats} again with other seeds"] if repeats else []
         left = self.left(now)
@@ -164,6 +205,8 @@ class View:
 
     def speed(self, now: float) -> str:
         total = self.total()
+        if self.since[1] == self.at_first < total:  # workers take a while to start
+            self.since = (now, total)
         self.samples.append((now, total))
         while now - self.samples[0][0] > WINDOW:
             self.samples.popleft()
@@ -178,23 +221,28 @@ class View:
         full = int(BAR * share)
         bar = self.full * full + self.empty * (BAR - full)
         last = trial.evaluations[-1] if trial.evaluations else None
-        goal = self.engine.state.goal
-        said = f"  {short(objective_value(last, goal))}" if last is not None else ""
-        return f"  {live.trial}  {bar} {100 * share:3.0f} %  {live.examples:>7,}/{most:,}{said}"
+        said = "training" if live.examples else "starting"
+        if last is not None:
+            tasks = "".join(
+                f"  {name} {short(of['value'])}" for name, of in last.get("tasks", {}).items()
+            )
+            said = f"{short(objective_value(last, self.engine.state.goal))}{tasks}"
+        return f"  {live.trial}  {bar} {100 * share:3.0f} %  {live.examples:>7,}/{most:,}  {said}"
 
     def total(self) -> int:
         """Examples trained, those since the last evaluations too."""
         state = self.engine.state
-        live = self.engine.live.values()
+        live = list(self.engine.live.values())
         since = sum(each.examples - state.trials[each.trial].examples for each in live)
         return int(state.examples + since)
 
     def left(self, now: float) -> float | None:
-        """Seconds, at the mean speed so far; None while there is none."""
+        """Seconds, at the mean speed of training so far; None before that is known."""
         deadline, total = self.engine.limits.deadline, self.total()
-        rate = (total - self.at_first) / max(now - self.began, 1e-9)
-        if rate <= 0 or self.engine.draining:
+        since, before = self.since
+        if now - since < KNOWN or total <= before or self.engine.draining:
             return None
+        rate = (total - before) / (now - since)
         seconds = max(0, self.engine.stages.cost() - total) / rate
         return seconds if deadline is None else max(0.0, min(seconds, deadline - now))
 
@@ -206,6 +254,16 @@ def best_line(state: RunState) -> str:
         return "none has finished yet"
     name = "" if state.goal in OVERALL_NAMES else f"{state.goal} "
     return f"best {name}{scored(entry, state.goal)} ({best.id})"
+
+
+def settings_line(state: RunState) -> list[str]:
+    """What the best trial was trained with, once there is one."""
+    best = state.best_trial()
+    if best is None:
+        return []
+    first = state.trials.get(best.configuration, best)
+    told = settings_text(first.params) or "the default configuration"
+    return [f"  with {told}"]
 
 
 def scored(entry: dict[str, Any], goal: str = OVERALL) -> str:

@@ -125,7 +125,8 @@ class Starter:
         return examples / (time.perf_counter() - began)
 
     def _smart(self, task: Task, batch: dict[str, Tensor], outputs: Tensor) -> Tensor:
-        """The package's own term, used as its documentation shows."""
+        """The package's own term, used as its README shows: on the embedding layer's output,
+        which goes back in as `inputs_embeds`."""
         from smart_pytorch import SMARTLoss, kl_loss, sym_kl_loss
 
         apart: Callable[..., Tensor] = F.mse_loss if outputs.shape[-1] == 1 else kl_loss
@@ -135,9 +136,10 @@ class Starter:
             loss_fn=apart,
             loss_last_fn=last,
         )
-        term: Tensor = smart(
-            self.model.bert.embeddings.word_embeddings(batch["input_ids"]), outputs
+        embeds = self.model.bert.embeddings(
+            input_ids=batch["input_ids"], token_type_ids=batch["token_type_ids"]
         )
+        term: Tensor = smart(embeds, outputs)
         return term
 
 

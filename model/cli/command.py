@@ -131,8 +131,9 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
         watch=console.step,
     )
     try:
-        for record in records:
-            console.evaluation(record)
+        with console.working():
+            for record in records:
+                console.evaluation(record)
     except KeyboardInterrupt:
         if not (out / "config.yaml").is_file():  # nothing to go on with
             raise

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from model.cli.status import apart, doing
 from model.cli.text import clock, short
 from model.training.progress import Progress, Record
 
 REFRESH = 0.2  # seconds between updates of the line
+IDLE = 1.0  # seconds without a step, after which something else must be going on
 
 
 class Console:
@@ -21,19 +24,31 @@ class Console:
         self.shown = 0.0
         self.began: tuple[str, float, int] | None = None  # stage, when, after how many steps
         self.best: float | None = None
+        self.stepped: float | None = None  # when the last step ended
         self.warned: set[str] = set()
+
+    def working(self) -> AbstractContextManager[None]:
+        """While a run works: what it does between its steps."""
+        return doing(self._meanwhile, self.quiet)
+
+    def _meanwhile(self) -> str | None:
+        if self.stepped is None:
+            return "getting ready: data, tokens, model"
+        return "evaluating and saving" if time.monotonic() - self.stepped > IDLE else None
 
     def say(self, line: str) -> None:
         if not self.quiet:
-            self.clear()
-            print(line, flush=True)
+            with apart():
+                self.clear()
+                print(line, flush=True)
 
     def warn(self, line: str) -> None:
         if line in self.warned:  # two tasks may read one file
             return
         self.warned.add(line)
-        self.clear()
-        print(line, file=sys.stderr, flush=True)
+        with apart():
+            self.clear()
+            print(line, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         if self.live:
@@ -41,7 +56,7 @@ class Console:
 
     def step(self, progress: Progress, steps: int) -> None:
         """After every optimiser step."""
-        now = time.monotonic()
+        now = self.stepped = time.monotonic()
         if self.began is None or self.began[0] != progress.stage:
             self.began = (progress.stage, now, progress.step)  # each stage counts its own steps
         if not self.live or now - self.shown < REFRESH:
@@ -66,7 +81,8 @@ class Console:
         line = "  ".join(part for part in parts if part)
         # A line that wraps could not be written over.
         line = line[: shutil.get_terminal_size().columns - 1]
-        print(f"\r\x1b[K{line}", end="", flush=True)
+        with apart():
+            print(f"\r\x1b[K{line}", end="", flush=True)
 
     def evaluation(self, record: Record) -> None:
         is_best = "overall" in record["best"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from model.cli.text import say
 from model.common.errors import InputError
 
 
@@ -31,7 +32,7 @@ def exit_code(
         if not mishap(error):
             raise
         said, code = "\n".join(filter(None, [f"{failed}: {error}", remedy])), 1
-    print(said, file=sys.stderr)
+    say(said, sys.stderr)
     return code
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, TextIO
 
 from model.common.secrets import redact
 
@@ -23,11 +28,32 @@ def clock(seconds: float) -> str:
 
 def one_line(text: str) -> str:
     """Without control characters, colours and secrets, whatever a message brought along."""
-    return redact(CONTROL.sub(lambda found: "" if found[1] else " ", text))
+    return CONTROL.sub(lambda found: "" if found[1] else " ", redact(text))
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print to a stream that may be closed or know few characters: the work is done by now, and
+    nobody should lose it to its last line."""
+    stream = stream or sys.stdout
+    try:
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        print(text.encode(encoding, "replace").decode(encoding), file=stream, flush=True)
+    except (OSError, ValueError, AttributeError):  # a closed pipe, a terminal that has gone
+        # What is left in its buffer would be tried once more when Python ends.
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """encoder.dropout=0.1 smart.weight=0.02: full names, and as many digits as tell apart."""
+    return " ".join(
+        f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in settings.items()
+    )
 
 
 def shown_path(path: Path) -> str:

@@ -61,6 +61,9 @@ class Typed:
             raise Misfit(text) from None
 
     def _hint(self, value: Any) -> str:
+        word = str(value) if isinstance(value, (str, float)) else ""
+        if word.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
+            return ", which is no finite number"
         if isinstance(value, str):
             words = [word for word in self.choices if isinstance(word, str)]
             near = get_close_matches(value, words, n=1)

@@ -8,6 +8,7 @@ from model.config.settings import RunConfig
 from model.objectives.schedules import JOINT, STAGED
 from model.tasks.task_set import Task, TaskSet
 
+LORA = tuple(f"encoder.lora_{name}" for name in ("rank", "alpha", "dropout", "targets"))
 # The keys at fault, the one to point at first, and what to say.
 Fault = tuple[tuple[str, ...], str]
 
@@ -63,10 +64,26 @@ def _encoder(config: RunConfig) -> Iterator[Fault]:
         keys = ("encoder.gradient_checkpointing", "encoder.adapter")
         why = "PALs do not know their task when layers are computed again"
         yield keys, f"'{keys[0]}': {why}; set one of them off"
+    if config.compile is True and encoder.adapter == "pals":
+        text = "'compile': PALs change what a layer does from task to task; set one of them off"
+        yield ("compile", "encoder.adapter"), text
+    if encoder.adapter == "lora":
+        yield from _lora(config)
     size, heads = encoder.adapter_size, encoder.adapter_heads
     if size % heads:
         keys = ("encoder.adapter_heads", "encoder.adapter_size")
         yield keys, f"'{keys[0]}' {heads} must divide {keys[1]} {size}, as 12 divides 204"
+
+
+def _lora(config: RunConfig) -> Iterator[Fault]:
+    key, encoder = "encoder.adapter", config.encoder
+    if encoder.frozen or encoder.train_layers is not None:
+        other = "encoder.frozen" if encoder.frozen else "encoder.train_layers"
+        text = f"'{other}': lora freezes the encoder's own weights, and trains its updates"
+        yield (other, key), f"{text}; remove it, or set {key}: none"
+    if config.average.share > 0:
+        why = "the mean of low-rank factors is not the mean of what they make"
+        yield (key, "average.share"), f"'average.share' with {key} lora: {why}; set one of them off"
 
 
 def _optim(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
@@ -77,23 +94,27 @@ def _optim(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
         yield keys, text
     if not any(config.loss_weights(tasks)):
         yield ("loss.weights",), "'loss.weights' are all 0, so nothing would be trained; raise one"
-    if config.surgery == "pcgrad" and config.encoder.frozen:
+    if config.surgery != "none" and config.encoder.frozen:
         text = "'surgery' is for shared weights, but encoder.frozen leaves none; set surgery: none"
         yield ("surgery", "encoder.frozen"), text
 
 
 def _schedule(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
     schedule = config.schedule
-    if config.surgery == "pcgrad" and schedule.name not in JOINT:
+    if config.surgery != "none" and schedule.name not in JOINT:
         why = f"{schedule.name} trains one task per step, so no gradients meet"
         remedy = f"set surgery: none, or schedule.name to one of {', '.join(sorted(JOINT))}"
-        yield ("surgery", "schedule.name"), f"'surgery' is pcgrad, but {why}; {remedy}"
+        yield ("surgery", "schedule.name"), f"'surgery' is {config.surgery}, but {why}; {remedy}"
     missing = [name for name in tasks.names if name not in (schedule.order or tasks.names)]
     if missing:
         text = f"'schedule.order' leaves out {', '.join(missing)}; name every task"
         yield ("schedule.order",), text
     simcse_tasks = config.pretrain.simcse.tasks
-    lists = {"smart.tasks": config.smart.tasks, "pretrain.simcse.tasks": simcse_tasks}
+    lists = {
+        "smart.tasks": config.smart.tasks,
+        "rdrop.tasks": config.rdrop.tasks,
+        "pretrain.simcse.tasks": simcse_tasks,
+    }
     for key, listed in lists.items():
         if again := [name for name in tasks.names if (listed or ()).count(name) > 1]:
             yield (key,), f"'{key}' names {', '.join(again)} more than once; name each task once"
@@ -119,6 +140,9 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
     variant, schedule = config.smart.variant, config.schedule.name
     two = any(task.kind == "binary" and config.logits_of(task) == 2 for task in tasks)
     text = config.pretrain.simcse.text is not None
+    alone = config.distill.teacher is None and config.distill.text is None
+    adapter = config.encoder.adapter
+    by_adapter = f"encoder.adapter is {adapter}"
     by_variant, by_schedule = f"smart.variant is {variant}", f"schedule.name is {schedule}"
     idle = [
         (variant == "published", ("smart.radius",), by_variant),
@@ -128,7 +152,10 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
         (schedule not in ("sequential", "epoch_round_robin"), ("schedule.order",), by_schedule),
         (schedule not in STAGED, ("schedule.first", "schedule.first_epochs"), by_schedule),
         (not two, ("head.binary_logits",), "no binary task is left to two logits"),
+        (adapter != "pals", ("encoder.adapter_size", "encoder.adapter_heads"), by_adapter),
+        (adapter != "lora", LORA, by_adapter),
         (text, ("pretrain.simcse.tasks",), "the sentences come from pretrain.simcse.text"),
+        (alone, ("distill.weight", "distill.temperature"), "distill names no teacher"),
     ]
     now, default = config.to_flat(), RunConfig().to_flat()
     for holds, keys, why in idle:

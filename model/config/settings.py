@@ -25,6 +25,7 @@ class PerTask:
 NAMES_TASKS = object()  # the value is the name of a task, or a list of them
 
 Pooling = Literal["auto", "cls", "mean", "pooler"]
+SurgeryName = Literal["none", "pcgrad", "upgrad", "mgda", "imtl_g", "aligned_mtl"]
 PairEncoding = Literal["cross", "concat", "bi_concat", "bi_difference", "cosine"]
 ScheduleName = Literal[
     "sequential",
@@ -54,11 +55,18 @@ class EncoderSettings:
     train_layers: Annotated[
         tuple[int, ...] | None, AtLeast(0), "train only these layers, with the heads; null: all"
     ] = None
-    adapter: Annotated[Literal["none", "pals"], "pals: per-task attention beside each layer"] = (
-        "none"
-    )
+    adapter: Annotated[
+        Literal["none", "pals", "lora"],
+        "pals: per-task attention beside each layer; lora: low-rank updates of frozen weights",
+    ] = "none"
     adapter_size: Annotated[int, AtLeast(1), "width of the PALs"] = 204
     adapter_heads: Annotated[int, AtLeast(1), "attention heads of the PALs"] = 12
+    lora_rank: Annotated[int, AtLeast(1), "of the updates"] = 8
+    lora_alpha: Annotated[float, Above(0), "the updates are scaled by alpha / rank"] = 16.0
+    lora_dropout: Annotated[float, AtLeast(0), Below(1), "of what the updates read"] = 0.0
+    lora_targets: Annotated[
+        Literal["all", "attention"], "which linear layers of the encoder's stack have them"
+    ] = "all"
     max_length: Annotated[int, AtLeast(8), "tokens; longer inputs are cut"] = 256
     gradient_checkpointing: Annotated[
         bool, "keep less for the way back and compute it again: less memory, a third more time"
@@ -96,7 +104,35 @@ class LossSettings:
         AtLeast(0),
         "of each task's loss and its regularisers, in task order; null: all 1",
     ] = None
-    alpha: Annotated[float, Above(0), "exponent of the distance in ordinal_log"] = 1.5
+    alpha: Annotated[
+        float, Above(0), "exponent of the distance in ordinal_log and soft_ordinal"
+    ] = 1.5
+    spread: Annotated[float, Above(0), "soft_ordinal: how far labels reach to other classes"] = 0.5
+    smoothing: Annotated[
+        float, AtLeast(0), Below(1), "share of a label given to all classes; of cross-entropies"
+    ] = 0.0
+    scale: Annotated[float, Above(0), "of the differences in cosent"] = 20.0
+    anchor: Annotated[
+        float,
+        AtLeast(0),
+        "weight of the squared error beside pearson and cosent, which leave the "
+        "answers' level open",
+    ] = 0.1
+    weighting: Annotated[
+        Literal["fixed", "uncertainty"],
+        "uncertainty: beside the fixed weights, learned ones (Kendall et al.)",
+    ] = "fixed"
+    weighting_rate: Annotated[float, Above(0), "learning rate of the learned weights"] = 0.01
+
+    @property
+    def options(self) -> dict[str, float]:
+        """What losses are made of, as their parameters are called; smoothing is for training."""
+        return {
+            "alpha": self.alpha,
+            "spread": self.spread,
+            "scale": self.scale,
+            "anchor": self.anchor,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +141,9 @@ class BatchSettings:
         int | tuple[int, ...], PerTask(int), AtLeast(1), "examples per batch, for all or in order"
     ] = 16
     accumulate: Annotated[int, AtLeast(1), "work through each batch in so many parts"] = 1
+    together: Annotated[
+        bool | Literal["auto"], "all tasks of a step in one padded pass; auto: not on a CPU"
+    ] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +217,14 @@ class SmartSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RDropSettings:
+    weight: Annotated[
+        float, AtLeast(0), "of the difference between two passes; 0 turns R-Drop off"
+    ] = 0.0
+    tasks: Annotated[tuple[str, ...] | None, NAMES_TASKS, "tasks it applies to; null: all"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LayerScaleSettings:
     alpha: Annotated[float, AtLeast(0), "rate of the layers not listed for a task"] = 1.0
     beta: Annotated[
@@ -190,7 +237,12 @@ class LayerScaleSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimSettings:
-    learning_rate: Annotated[float | None, Above(0), "null: what suits the encoder"] = None
+    learning_rate: Annotated[
+        float | None, Above(0), "null: what suits the encoder; with lora ten times that"
+    ] = None
+    rate_scale: Annotated[
+        float, Above(0), "times learning_rate: for a search over encoders, each at its own"
+    ] = 1.0
     head_learning_rate: Annotated[float | None, Above(0), "null: as learning_rate"] = None
     weight_decay: Annotated[float, AtLeast(0), "AdamW's; not on biases and LayerNorm"] = 0.01
     warmup: Annotated[float, AtLeast(0), Below(1), "share of the run"] = 0.1
@@ -232,6 +284,23 @@ class PretrainSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DistillSettings:
+    teacher: Annotated[
+        str | None, "file of a teacher's answers to the training rows; null: no teacher"
+    ] = None
+    text: Annotated[
+        str | None, "file of texts without labels and a teacher's answers to them; null: none"
+    ] = None
+    weight: Annotated[
+        float,
+        AtLeast(0),
+        AtMost(1),
+        "of the teacher's answers in the loss; the labels' is the rest",
+    ] = 0.5
+    temperature: Annotated[float, Above(0), "above 1 the teacher's probabilities are softer"] = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class BudgetSettings:
     epochs: Annotated[float | None, Above(0), "null: as many as the examples need"] = 2.0
     examples: Annotated[int | None, AtLeast(1), "training examples seen; null: no limit"] = None
@@ -257,20 +326,24 @@ class RunConfig:
     batch: BatchSettings = BatchSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     smart: SmartSettings = SmartSettings()
-    surgery: Annotated[Literal["none", "pcgrad"], "what is done about gradients in conflict"] = (
-        "none"
-    )
+    rdrop: RDropSettings = RDropSettings()
+    surgery: Annotated[SurgeryName, "what is done about gradients in conflict"] = "none"
     optim: OptimSettings = field(default_factory=OptimSettings)
     average: AverageSettings = AverageSettings()
     pretrain: PretrainSettings = PretrainSettings()
     augment: Annotated[Mapping[str, str], "file of extra labelled rows of the task"] = field(
         default_factory=dict
     )
+    distill: DistillSettings = DistillSettings()
     init_from: Annotated[str | None, "model folder of another run to start from"] = None
     budget: BudgetSettings = BudgetSettings()
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
         "of the encoder's passes; auto: on CUDA bfloat16 where it is native, else float16",
+    ] = "auto"
+    compile: Annotated[
+        bool | Literal["auto"],
+        "the encoder's layers by torch.compile; auto: on CUDA with a C compiler",
     ] = "auto"
     seed: Annotated[int, AtLeast(0), AtMost(2**32 - 1), "of every random draw"] = 0
 

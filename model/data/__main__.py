@@ -10,6 +10,7 @@ from typing import Any
 
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_data, command_parser
+from model.cli.status import doing
 from model.common.errors import InputError
 from model.common.hub import require_encoder
 from model.data.imported import imported_path
@@ -75,7 +76,8 @@ def _import(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
     for task, name in _splits(tasks, absent):
         path = imported_path(task, name, options.out)
         try:
-            split = import_split(task, name, options.data, path)
+            with doing(f"importing {task.name} {name}"):
+                split = import_split(task, name, options.data, path)
         except InputError as error:
             errors.append(error)
             continue
@@ -97,11 +99,14 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
         splits: dict[str, Split] = {}
         for name in (name for one, name in there if one is task):
             try:
-                splits[name] = load_split(task, name, options.data)
+                with doing(f"reading {task.name} {name}"):
+                    splits[name] = load_split(task, name, options.data)
             except InputError as error:
                 errors.append(error)
         if splits:
-            print(describe_data(task, splits, tokenizer, damaged), end="\n\n")
+            with doing(f"looking at {task.name}"):
+                told = describe_data(task, splits, tokenizer, damaged)
+            print(told, end="\n\n")
             damaged.update(row for split in splits.values() for row in split.damaged)
     print(
         "\n".join([*_told(absent), "words and tokens: of a row, median / 95th percentile / most"])

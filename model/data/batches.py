@@ -7,11 +7,13 @@ asking for a later batch.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from model.data.layout import Layout as Layout  # part of the signatures here
@@ -31,6 +33,7 @@ class Batch:
     rows: RowNumbers  # [B], which examples these are
     parts: int  # 2: the first B rows are sentence 1, the next B sentence 2
     padded: bool = True  # False: the mask is all ones, known without asking the device
+    answers: torch.Tensor | None = None  # of a teacher, [B, classes] or [B, 1]
 
     def to(self, device: torch.device | str) -> Batch:
         return replace(
@@ -39,6 +42,7 @@ class Batch:
             attention_mask=self.attention_mask.to(device),
             token_type_ids=self.token_type_ids.to(device),
             labels=self.labels.to(device),
+            answers=None if self.answers is None else self.answers.to(device),
         )
 
 
@@ -61,6 +65,7 @@ class Assembler:
         *,
         layout: Layout,
         labels: NDArray[np.floating[Any]] | None = None,
+        answers: NDArray[np.float32] | None = None,
     ) -> Batch:
         """These rows as tensors; without `labels` (of all rows) the labels are NaN."""
         ids, mask, kinds = assemble(
@@ -80,7 +85,29 @@ class Assembler:
             rows=rows,
             parts=2 if layout == "bi" else 1,
             padded=not mask.all(),
+            answers=None if answers is None else torch.from_numpy(answers[rows]),
         )
+
+
+def join(batches: Sequence[Batch], pad_id: int) -> Batch:
+    """The sequences of all of them in one batch, padded to the longest; labels in the same order.
+
+    Sentences 1 and 2 of a pair stay where their own batch had them.
+    """
+    longest = max(batch.input_ids.shape[1] for batch in batches)
+
+    def padded(tensor: torch.Tensor, value: int) -> torch.Tensor:
+        return F.pad(tensor, (0, longest - tensor.shape[1]), value=value)
+
+    return Batch(
+        torch.cat([padded(batch.input_ids, pad_id) for batch in batches]),
+        torch.cat([padded(batch.attention_mask, 0) for batch in batches]),
+        torch.cat([padded(batch.token_type_ids, 0) for batch in batches]),
+        labels=torch.cat([batch.labels for batch in batches]),
+        rows=np.concatenate([batch.rows for batch in batches]),
+        parts=1,
+        padded=any(b.padded or b.input_ids.shape[1] < longest for b in batches),
+    )
 
 
 def batches_per_pass(rows: int, size: int) -> int:
@@ -126,11 +153,12 @@ class TaskStream:
         seed_key: tuple[int, ...],
         layout: Layout,
         assembler: Assembler,
+        answers: NDArray[np.float32] | None = None,
     ) -> None:
         if len(tokens) == 0 or len(tokens) != len(labels) or size < 1:
             raise ValueError(f"{len(tokens)} rows, {len(labels)} labels, batches of {size}")
         self.tokens, self.labels, self.size, self.seed_key = tokens, labels, size, seed_key
-        self.layout, self.assembler = layout, assembler
+        self.layout, self.assembler, self.answers = layout, assembler, answers
         self.per_pass = batches_per_pass(len(tokens), size)
         self._pass: tuple[int, list[RowNumbers]] = (-1, [])
 
@@ -150,7 +178,9 @@ class TaskStream:
     def batch(self, k: int) -> Batch:
         """The k-th batch of the run: of pass k // per_pass the k % per_pass-th."""
         rows = self.rows(k)
-        return self.assembler.batch(self.tokens, rows, layout=self.layout, labels=self.labels)
+        return self.assembler.batch(
+            self.tokens, rows, layout=self.layout, labels=self.labels, answers=self.answers
+        )
 
 
 def eval_batches(tokens: Tokens, size: int) -> list[RowNumbers]:

@@ -20,7 +20,7 @@ from model.evaluation.predictions import Predictions, join_tables, predictions_t
 from model.evaluation.scores import Array, Scored, Scores, score
 from model.modules.device import autocast, place
 from model.modules.multitask import MultitaskModel, TaskSpec
-from model.objectives.losses import make_loss
+from model.objectives.losses import IN_BATCH, make_loss
 
 EVAL_BATCH = 32  # the quickest where each thread has its own batch (docs/performance.md)
 EVAL_BATCH_ON_GPU = 256  # so that the device has enough to do; not measured
@@ -123,7 +123,7 @@ def evaluate(
     rows: Mapping[str, Rows],
     assembler: Assembler,
     *,
-    alpha: float = 1.5,
+    loss_options: Mapping[str, float] | None = None,
     precision: torch.dtype = torch.float32,
 ) -> Evaluation:
     """Score the model on every task's rows."""
@@ -135,12 +135,24 @@ def evaluate(
         outputs = outputs_of(model, name, of_task.tokens, assembler, precision=precision)
         predictions = Predictions.of_outputs(spec, outputs)
         labels = torch.from_numpy(np.asarray(of_task.labels, dtype=np.float32))
-        losses[name] = float(make_loss(spec.loss, alpha=alpha)(outputs, labels))
+        losses[name] = dev_loss(spec, outputs, labels, loss_options or {})
         scored[name] = Scored(
             of_task.metric, of_task.weight, spec.classes, of_task.labels, predictions.values
         )
         tables.append(predictions_table(name, of_task.ids, of_task.labels, predictions))
     return Evaluation(score(scored), losses, join_tables(tables))
+
+
+def dev_loss(
+    task: TaskSpec, outputs: Tensor, labels: Tensor, options: Mapping[str, float]
+) -> float:
+    """The mean; one that compares rows with each other, over parts of a batch's size."""
+    loss = make_loss(task.loss, width=task.high - task.low, **options)
+    if task.loss not in IN_BATCH:
+        return float(loss(outputs, labels))
+    parts = zip(outputs.split(EVAL_BATCH), labels.split(EVAL_BATCH), strict=True)
+    total = sum(float(loss(some, known)) * len(known) for some, known in parts)
+    return total / len(labels)
 
 
 def rows_from_texts(

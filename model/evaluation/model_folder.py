@@ -21,8 +21,10 @@ from safetensors.torch import load_file, save_file
 
 from model.common.errors import InputError, suggest
 from model.common.files import read_yaml, write_atomic
+from model.common.untrusted import parse_json
 from model.data.batches import Assembler
 from model.modules.encoder import load_encoder, load_tokenizer, quiet_transformers
+from model.modules.lora import has_lora, merged_state
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec, decide
 from model.modules.pairs import with_lines
 from model.tasks.task_set import load_task_set
@@ -33,16 +35,36 @@ CLASS_NAMES = "class_names"  # in SPEC
 ClassNames = Mapping[str, tuple[str, ...]]  # by task, in the order of the classes' numbers
 
 
+@dataclass(frozen=True)
+class ModelTensors:
+    """What is saved of a model: an ordinary encoder's weights, and those of heads and PALs."""
+
+    encoder: dict[str, torch.Tensor]
+    own: dict[str, torch.Tensor]
+
+    @classmethod
+    def of(cls, model: MultitaskModel) -> ModelTensors:
+        encoder = model.encoder
+        state = merged_state(encoder) if has_lora(encoder) else encoder.state_dict()
+        return cls(state, model.task_tensors())
+
+
 def save_model(
-    folder: Path, model: MultitaskModel, tokenizer: Any, class_names: ClassNames | None = None
+    folder: Path,
+    model: MultitaskModel,
+    tokenizer: Any,
+    class_names: ClassNames | None = None,
+    tensors: ModelTensors | None = None,
 ) -> None:
+    """`tensors`: those of the model at another time."""
+    tensors = tensors or ModelTensors.of(model)
     folder.mkdir(parents=True, exist_ok=True)
     encoder: Any = model.encoder
     with quiet_transformers():
-        encoder.save_pretrained(folder)
+        encoder.save_pretrained(folder, state_dict=tensors.encoder)
         tokenizer.save_pretrained(folder)
-    tensors = {name: tensor.contiguous() for name, tensor in model.task_tensors().items()}
-    save_file(tensors, folder / HEADS)
+    own = {name: tensor.contiguous() for name, tensor in tensors.own.items()}
+    save_file(own, folder / HEADS)
     spec = json.dumps(model.spec.to_dict(), indent=1)
     (folder / SPEC).write_text(spec + "\n", encoding="utf-8")
     if class_names is not None:
@@ -98,7 +120,7 @@ def _names_of_run(folder: Path) -> ClassNames:
 
 def _described(folder: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What SPEC says of the model, and the classes' names, if it has any."""
-    data = json.loads((folder / SPEC).read_text(encoding="utf-8"))
+    data = parse_json((folder / SPEC).read_bytes())
     names = data.pop(CLASS_NAMES, None) if isinstance(data, dict) else None
     return data, names if isinstance(names, dict) else None
 
@@ -165,6 +187,9 @@ class TextModel:
     @property
     def tasks(self) -> dict[str, TaskSpec]:
         return self.model.tasks
+
+    def __repr__(self) -> str:
+        return f"TextModel({', '.join(self.tasks)})"
 
     def predict(
         self, task: str, texts: Iterable[str] | Iterable[tuple[str, str]], *, batch_size: int = 64

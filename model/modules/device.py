@@ -89,4 +89,5 @@ def place(batch: Batch, device: torch.device) -> Batch:
         attention_mask=copy(batch.attention_mask),
         token_type_ids=copy(batch.token_type_ids),
         labels=copy(batch.labels),
+        answers=None if batch.answers is None else copy(batch.answers),
     )

@@ -6,7 +6,7 @@ so that a model folder can be rebuilt without the run that trained it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from model.common.errors import InputError
 from model.cpu import speed_up
-from model.data.batches import Batch, Layout
+from model.data.batches import Batch, Layout, join
 from model.modules import pairs
 from model.modules.device import no_autocast
 from model.modules.encoder import attention_dropout, layers_of, pool
@@ -97,6 +97,7 @@ class MultitaskModel(nn.Module):
         config: Any = encoder.config
         self._segments = getattr(config, "type_vocab_size", 0) > 1
         self._mask_form = form_of(encoder)
+        self._pad_id = int(getattr(config, "pad_token_id", None) or 0)
 
     def encode(self, batch: Batch, pooling: str | None = None) -> Tensor:
         """One vector per sequence, [parts * B, width]."""
@@ -110,7 +111,18 @@ class MultitaskModel(nn.Module):
 
     def forward(self, task: str, batch: Batch) -> Tensor:
         """The task's outputs, [B, outputs]."""
-        features = self.features(task, batch)
+        return self._answer(task, self.features(task, batch))
+
+    def answer_all(self, batches: Sequence[tuple[str, Batch]]) -> list[Tensor]:
+        """The outputs of several tasks from one pass over all their sequences, without PALs."""
+        joined = join([batch for _, batch in batches], self._pad_id)
+        each = self.encode(joined).split([len(batch.input_ids) for _, batch in batches])
+        return [
+            self._answer(task, self._combine(task, batch, encoded))
+            for (task, batch), encoded in zip(batches, each, strict=True)
+        ]
+
+    def _answer(self, task: str, features: Tensor) -> Tensor:
         with no_autocast(features.device):
             # A value in bfloat16 has steps of 1/64 where the labels go up to 5.
             wide = torch.promote_types(features.dtype, torch.float32)
@@ -123,6 +135,9 @@ class MultitaskModel(nn.Module):
         beside = self.pals.use(task, mask) if self.pals else nullcontext()
         with beside:
             encoded = self.encode(batch)
+        return self._combine(task, batch, encoded)
+
+    def _combine(self, task: str, batch: Batch, encoded: Tensor) -> Tensor:
         if batch.parts == 1:
             return encoded
         return pairs.features(self.tasks[task].encoding, *encoded.chunk(2))

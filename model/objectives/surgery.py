@@ -1,22 +1,25 @@
-"""PCGrad: where two tasks' gradients point against each other, take the conflict out."""
+"""Where tasks' gradients point against each other: how much of each goes into the step.
+
+PCGrad is computed here, on the device; `model.objectives.aggregators` has the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 Gradients = Sequence["Tensor | None"]
+Weigh = Callable[[Tensor, int], Tensor]  # inner products [T, T] and a seed to weights [T]
 TINY = torch.finfo(torch.float32).tiny
 
 
-def surgery(gradients: Sequence[Gradients], *, seed: int) -> list[Tensor | None]:
-    """The tasks' gradients of the shared parameters, projected and summed.
+def surgery(gradients: Sequence[Gradients], weigh: Weigh, *, seed: int) -> list[Tensor | None]:
+    """The tasks' gradients of the shared parameters, weighted and summed.
 
-    `gradients[task][parameter]`; None stands for zero. Each task's gradient is
-    projected onto the normal plane of every other that it conflicts with, in a
-    random order that depends on `seed` alone, and the results are summed.
+    `gradients[task][parameter]`; None stands for zero. Random choices depend on `seed` alone.
+    Every method needs the gradients' inner products only.
     """
     if not gradients:
         raise ValueError("surgery needs the gradients of at least one task")
@@ -24,15 +27,15 @@ def surgery(gradients: Sequence[Gradients], *, seed: int) -> list[Tensor | None]
         raise ValueError("every task needs one gradient (or None) per shared parameter")
     if len(gradients) == 1:
         return list(gradients[0])
-    weights = _weights(_gramian(gradients), seed).unbind()
+    weights = weigh(_gramian(gradients), seed).unbind()
     return [_weighted_sum(column, weights) for column in zip(*gradients, strict=True)]
 
 
 def _gramian(gradients: Sequence[Gradients]) -> Tensor:
     """The tasks' inner products, [T, T], one parameter at a time.
 
-    Every projected gradient is a combination of the tasks' gradients, so these few
-    numbers are all that the projections need, and no gradient is copied or joined.
+    What comes of it is a combination of the tasks' gradients, so these few numbers
+    are all that a method needs, and no gradient is copied or joined.
     """
     count = len(gradients)
     some = next((g for of_task in gradients for g in of_task if g is not None), torch.zeros(1))
@@ -50,10 +53,11 @@ def _gramian(gradients: Sequence[Gradients]) -> Tensor:
     return torch.stack([torch.stack(row) for row in rows])
 
 
-def _weights(gramian: Tensor, seed: int) -> Tensor:
+def pcgrad(gramian: Tensor, seed: int) -> Tensor:
     """How much of each task's gradient is in the sum of all projected ones, [T].
 
-    On the device throughout: asking there which tasks are in conflict would hold up the host.
+    Each is projected onto the normal plane of every other that it conflicts with, in a random
+    order. On the device throughout: asking which tasks are in conflict would hold up the host.
     """
     count = len(gramian)
     order = torch.Generator().manual_seed(seed)

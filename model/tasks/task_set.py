@@ -23,7 +23,7 @@ in place of `files`; format `sample` needs neither. Text files without a header 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -42,7 +42,16 @@ from model.tasks.source import read_source
 from model.tasks.yaml_reader import YamlSection, as_number, plain_text
 
 Kind = Literal["classes", "binary", "regression"]
-LossName = Literal["cross_entropy", "dual_objective", "ordinal_log", "binary_cross_entropy", "mse"]
+LossName = Literal[
+    "cross_entropy",
+    "dual_objective",
+    "ordinal_log",
+    "soft_ordinal",
+    "binary_cross_entropy",
+    "mse",
+    "pearson",
+    "cosent",
+]
 
 # The first that fits a kind is its default.
 LOSSES: dict[str, tuple[Kind, ...]] = {
@@ -50,7 +59,10 @@ LOSSES: dict[str, tuple[Kind, ...]] = {
     "cross_entropy": ("classes", "binary"),
     "dual_objective": ("classes", "binary"),
     "ordinal_log": ("classes",),
+    "soft_ordinal": ("classes",),
     "mse": ("regression",),
+    "pearson": ("regression",),
+    "cosent": ("regression",),
 }
 METRICS: dict[str, tuple[Kind, ...]] = {
     "accuracy": ("classes", "binary"),
@@ -117,8 +129,38 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+SOME = re.compile(r"(?P<whole>.+):(?P<tasks>[\w.,-]+)")  # not C:\\tasks.yaml
+
+
+def split_origin(origin: str) -> tuple[str, str]:
+    """The set's own name or file, and ':task,task' where some of its tasks are meant."""
+    found = SOME.fullmatch(origin)
+    return (found["whole"], f":{found['tasks']}") if found else (origin, "")
+
+
 def load_task_set(name_or_path: str) -> TaskSet:
-    """A task set by its shipped name, or from a YAML file."""
+    """A task set by its shipped name, or from a YAML file; `set:task,task` has these tasks only."""
+    whole, some = split_origin(name_or_path)
+    found = _load_whole(whole)
+    return take_tasks(found, some[1:].split(",")) if some else found
+
+
+def take_tasks(found: TaskSet, names: Sequence[str]) -> TaskSet:
+    """Some tasks of a set, in the set's order, as a set of its own."""
+    wanted = [name.strip() for name in names]
+    faults = [
+        f"no task is called '{name}' in {found.name}; {suggest(name, found.names)}"
+        for name in wanted
+        if name not in found.names
+    ]
+    if faults:
+        raise InputError("task set", faults)
+    tasks = tuple(task for task in found if task.name in wanted)
+    told = ",".join(task.name for task in tasks)
+    return replace(found, tasks=tasks, name=f"{found.name}:{told}", origin=f"{found.origin}:{told}")
+
+
+def _load_whole(name_or_path: str) -> TaskSet:
     if name_or_path in shipped():
         path = FOLDER / f"{name_or_path}.yaml"
     elif re.search(r"\.ya?ml$|[/\\]", name_or_path):

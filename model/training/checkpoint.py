@@ -6,7 +6,8 @@
         state/                  what resuming needs besides: tensors.safetensors, state.json
 
 The two youngest keep their state, so that a damaged one has a predecessor to fall back on;
-of the older ones, only the model folders that are still the best of something stay.
+of the older ones, only the model folders stay that are still the best of something, or of the last
+few evaluations, whose average may be better than each.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from model.common.files import atomic_folder, remove_folder, sha256_of, write_atomic
+from model.common.untrusted import inside, read_json
 
 MANIFEST = "manifest.json"
 STATE, TENSORS = "state/state.json", "state/tensors.safetensors"
 KEPT_STATES = 2
+KEPT_MODELS = 3  # of the last evaluations
 _NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -76,10 +79,12 @@ def write_manifest(folder: Path) -> None:
 def verify(folder: Path, part: str = "") -> None:
     """Raise `DamagedCheckpoint`, naming the first fault, unless every file is as signed."""
     try:
-        sums = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        sums = read_json(folder / MANIFEST)
         if not isinstance(sums, dict):
             raise ValueError
-    except (OSError, ValueError):
+        for name in sums:
+            inside(folder, name)
+    except (OSError, ValueError):  # InputError is one
         raise DamagedCheckpoint(f"{MANIFEST} is missing or not readable") from None
     for name, expected in sums.items():
         if not name.startswith(part):

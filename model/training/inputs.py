@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from model.common.errors import InputError
-from model.config.settings import RunConfig, SimcseSettings
+from model.common.errors import Gathered, InputError
+from model.config.settings import DistillSettings, RunConfig, SimcseSettings
 from model.data.rows import Split, labels_of
 from model.data.sources import load_augmentation, load_split, read_sentences, require_data
+from model.data.teacher import (
+    ANSWERS,
+    TEXTS,
+    Answers,
+    as_rows,
+    hard_labels,
+    in_order,
+    read_answers,
+    soft_labels,
+)
 from model.data.tokens import Tokens, tokenise
 from model.evaluation.evaluate import Rows
 from model.evaluation.scores import Array, majority_baseline, overall_of
@@ -29,6 +39,7 @@ class TaskInputs:
     labels: Array
     real: int  # rows of `train` that are not augmentation
     dev: Rows
+    answers: Answers | None = None  # of a teacher, to the rows of `train`
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,7 @@ def inputs_key(config: RunConfig, tasks: TaskSet, data: Path | None) -> Hashable
         simcse.epochs > 0,
         simcse.text,
         simcse.tasks,
+        (config.distill.teacher, config.distill.text) if config.distill.weight > 0 else None,
     )
 
 
@@ -67,10 +79,12 @@ def load_inputs(
         dev, dev_labels = tokenise(table.dev, tokenizer), labels_of(table.dev)
         ids = table.dev["id"].to_pylist()
         rows = Rows(dev, dev_labels, ids, task.metric, task.weight)
-        inputs[task.name] = TaskInputs(train, labels, table.real, rows)
+        inputs[task.name] = TaskInputs(train, labels, table.real, rows, table.answers)
         baselines[task.name] = majority_baseline(task.metric, labels, dev_labels, task.classes)
         for tokens, of_rows in ((train, labels), (dev, dev_labels)):
             add_to(digest, tokens, of_rows)
+        if table.answers is not None:
+            digest.update(np.ascontiguousarray(table.answers).data)
     baselines["overall"] = overall_of(
         [task.metric for task in tasks], list(baselines.values()), [task.weight for task in tasks]
     )
@@ -91,6 +105,7 @@ class Tables:
     train: pa.Table
     real: int  # rows of `train` that are not augmentation
     dev: pa.Table
+    answers: Answers | None = None
 
 
 def load_tables(
@@ -130,7 +145,44 @@ def load_tables(
             tables[task.name] = Tables(train, real, dev)
     if faults:
         raise InputError("data", faults)
+    distill = config.distill
+    if distill.weight > 0 and (distill.teacher or distill.text):
+        return taught(distill, tasks, tables)
     return tables
+
+
+def taught(
+    distill: DistillSettings, tasks: TaskSet, tables: Mapping[str, Tables]
+) -> dict[str, Tables]:
+    """With a teacher's answers, and the texts that only a teacher has answered.
+
+    What the teacher has not answered (augmentation) keeps its label as the answer.
+    """
+    gathered = Gathered("distill")
+    teacher = text = None
+    with gathered:
+        if distill.teacher:
+            teacher = read_answers(Path(distill.teacher), ANSWERS, tasks)
+    with gathered:
+        if distill.text:
+            text = read_answers(Path(distill.text), TEXTS, tasks)
+    found = {}
+    for task in tasks:
+        of = tables[task.name]
+        with gathered:
+            train, answers = of.train, hard_labels(task, labels_of(of.train))
+            if teacher is not None and len(teacher[task.name]):
+                where = Path(str(distill.teacher))
+                ids = train["id"].to_pylist()[: of.real]
+                own = in_order(task, teacher[task.name], ids, where)
+                answers = np.concatenate([soft_labels(task, own, where), answers[of.real :]])
+            if text is not None and len(text[task.name]):
+                where = Path(str(distill.text))
+                train = pa.concat_tables([train, as_rows(task, text[task.name], where)])
+                answers = np.concatenate([answers, soft_labels(task, text[task.name], where)])
+            found[task.name] = replace(of, train=train, answers=answers)
+    gathered.tell()
+    return found
 
 
 def sample_rows(table: pa.Table, limit: int | None) -> pa.Table:

@@ -22,6 +22,8 @@ class MicroBatch:
     of: int  # how many rows the seed is for
     first: int = 0  # which of them is the first here
     smart: bool = False
+    rdrop: bool = False
+    whole: bool = False  # not to be cut: its loss compares its rows
 
     def __len__(self) -> int:
         return len(self.batch.labels)
@@ -29,7 +31,8 @@ class MicroBatch:
     @property
     def work(self) -> float:
         """In tokens of a plain pass forth and back, roughly: SMART makes eight passes of three."""
-        return self.batch.input_ids.numel() * (8 / 3 if self.smart else 1)
+        passes = (8 / 3 if self.smart else 1) + (1 if self.rdrop else 0)
+        return self.batch.input_ids.numel() * passes
 
     def cut(self, rows: int) -> tuple[MicroBatch, MicroBatch]:
         """So many rows, and the others; their random numbers stay what they were."""
@@ -62,6 +65,7 @@ def take(batch: Batch, first: int, end: int) -> Batch:
         attention_mask=of(batch.attention_mask),
         token_type_ids=of(batch.token_type_ids),
         labels=batch.labels[first:end],
+        answers=None if batch.answers is None else batch.answers[first:end],
         rows=batch.rows[first:end],
     )
 
@@ -78,6 +82,7 @@ def doubled(batch: Batch) -> Batch:
         attention_mask=of(batch.attention_mask),
         token_type_ids=of(batch.token_type_ids),
         labels=of(batch.labels),
+        answers=None if batch.answers is None else of(batch.answers),
         rows=batch.rows.repeat(2),
     )
 
@@ -98,11 +103,13 @@ def cut_in_two(
 ) -> tuple[list[MicroBatch], list[MicroBatch]]:
     """The first microbatches, with this share of the work, and the others.
 
-    One that lies across the border is cut, unless a row is too much.
+    One that lies across the border is cut, unless a row is too much or it must stay whole.
     """
     room = share * sum(microbatch.work for microbatch in microbatches)
     for number, microbatch in enumerate(microbatches):
         rows = round(room / microbatch.work * len(microbatch))
+        if microbatch.whole:
+            rows = len(microbatch) if 2 * rows >= len(microbatch) else 0
         if rows <= 0:  # less: what was taken last was up to half a row too much
             return [*microbatches[:number]], [*microbatches[number:]]
         if rows < len(microbatch):

@@ -140,6 +140,26 @@ def make_optimizer(
     )
 
 
+def add_scalars(
+    optimizer: torch.optim.Optimizer,
+    named: Mapping[str, nn.Parameter],
+    *,
+    rate: float,
+    depth: int,
+) -> None:
+    """Learned numbers that are no part of the model; without weight decay."""
+    optimizer.add_param_group(
+        {
+            "params": [*named.values()],
+            "names": [*named],
+            "lr": rate,
+            "base_rate": rate,
+            "depth": depth,
+            "weight_decay": 0.0,
+        }
+    )
+
+
 def set_rates(
     optimizer: torch.optim.Optimizer, scale: float, layer_scales: Sequence[float] | None = None
 ) -> None:

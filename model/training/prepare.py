@@ -13,10 +13,12 @@ import torch
 from torch import nn
 
 from model.common.errors import InputError
+from model.config.packages import missing_packages
 from model.config.settings import RunConfig
 from model.data.batches import Assembler, TaskStream
 from model.evaluation.evaluate import Rows
 from model.evaluation.model_folder import read_model
+from model.modules.compiled import compile_layers, wants_compile
 from model.modules.device import find_device, precision_on, use_tensor_cores
 from model.modules.embeddings import embedding_module
 from model.modules.encoder import (
@@ -33,11 +35,14 @@ from model.modules.encoder import (
     longest_input,
 )
 from model.modules.heads import outputs_for
+from model.modules.lora import attach_lora, is_lora, plain_name
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec
 from model.objectives.schedules import SCHEDULES, STAGED, Round, RoundPlan
 from model.tasks.task_set import Task, TaskSet
 from model.training.inputs import Inputs, Warn, inputs_key, load_inputs
 from model.training.planning import evaluation_points, make_plan, untrained
+
+LORA_RATE = 10.0  # times the encoder's own: a rule of thumb, not measured here
 
 
 class ProcessCache:
@@ -91,6 +96,10 @@ def prepare(
     config = fill_in(config)
     place = find_device(device)
     precision = precision_on(config.precision, place)
+    faults = missing_packages("surgery", (config.surgery,))
+    faults += missing_packages("encoder.adapter", (config.encoder.adapter,))
+    if faults:
+        raise InputError("settings", faults)
     use_tensor_cores(place)
     name = config.encoder.name
     tokenizer = cache.keep("tokenizer", name, lambda: load_tokenizer(name))
@@ -107,6 +116,8 @@ def prepare(
     check_pooler(config, model)
     if config.smart.weight > 0:
         embedding_module(encoder, config.smart.where)  # or say at once that there is none
+    if wants_compile(config.compile, place, config.encoder.adapter):
+        compile_layers(encoder)
     inputs = cache.keep(
         "inputs",
         inputs_key(config, tasks, data),
@@ -120,6 +131,7 @@ def prepare(
             seed_key=(config.seed, number),
             layout=model.tasks[task.name].layout,
             assembler=assembler,
+            answers=inputs.tasks[task.name].answers,
         )
         for number, (task, size) in enumerate(zip(tasks, config.batch_sizes(tasks), strict=True))
     }
@@ -179,13 +191,19 @@ def fill_in(config: RunConfig) -> RunConfig:
         name = str(Path(name).absolute())
     fit = encoder_defaults(name)
     pooling = fit.pooling if config.encoder.pooling == "auto" else config.encoder.pooling
-    rate = config.optim.learning_rate or fit.learning_rate
+    own = fit.learning_rate * (LORA_RATE if config.encoder.adapter == "lora" else 1.0)
+    rate = (config.optim.learning_rate or own) * config.optim.rate_scale
     return replace(
         config,
         encoder=replace(config.encoder, name=name, pooling=pooling),
-        optim=replace(config.optim, learning_rate=rate),
+        optim=replace(config.optim, learning_rate=rate, rate_scale=1.0),
         augment={task: str(Path(path).absolute()) for task, path in config.augment.items()},
         init_from=config.init_from and str(Path(config.init_from).absolute()),
+        distill=replace(
+            config.distill,
+            teacher=config.distill.teacher and str(Path(config.distill.teacher).absolute()),
+            text=config.distill.text and str(Path(config.distill.text).absolute()),
+        ),
         pretrain=replace(
             config.pretrain,
             simcse=replace(
@@ -200,6 +218,15 @@ def fill_in(config: RunConfig) -> RunConfig:
 def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> MultitaskModel:
     """The model with fresh heads; they depend on the seed and nothing else."""
     choose_trained(encoder, frozen=config.encoder.frozen, layers=config.encoder.train_layers)
+    if config.encoder.adapter == "lora":
+        attach_lora(
+            encoder,
+            rank=config.encoder.lora_rank,
+            alpha=config.encoder.lora_alpha,
+            dropout=config.encoder.lora_dropout,
+            targets=config.encoder.lora_targets,
+            seed=config.seed,
+        )
     if config.encoder.gradient_checkpointing:
         checkpoint_gradients(encoder)
     width = int(encoder.config.hidden_size)  # type: ignore[union-attr,arg-type]
@@ -211,7 +238,8 @@ def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> Multit
         head_hidden=width if hidden == "width" else int(hidden),
         head_activation=config.head.activation,
         head_dropout=hidden_dropout(encoder) if dropout is None else dropout,
-        adapter=config.encoder.adapter,
+        # What is saved is merged: an ordinary encoder.
+        adapter="none" if config.encoder.adapter == "lora" else config.encoder.adapter,
         adapter_size=config.encoder.adapter_size,
         adapter_heads=config.encoder.adapter_heads,
         learning_rate=config.optim.learning_rate or 2e-5,
@@ -241,7 +269,9 @@ def task_spec(config: RunConfig, task: Task) -> TaskSpec:
 def start_from(model: MultitaskModel, folder: Path, warn: Warn) -> None:
     """Take the encoder of another run's model, and the heads and PALs of the same shape."""
     other, _ = read_model(folder)
-    mine, theirs = model.state_dict(), other.state_dict()
+    own_name = {plain_name(name): name for name in model.state_dict() if not is_lora(name)}
+    mine = {plain: model.state_dict()[name] for plain, name in own_name.items()}
+    theirs = other.state_dict()
     faults = [
         f"'{name}' is {list(theirs[name].shape) if name in theirs else 'missing'} there "
         f"and {list(tensor.shape)} here; start from a model with the same encoder"
@@ -261,7 +291,7 @@ def start_from(model: MultitaskModel, folder: Path, warn: Warn) -> None:
             fresh.append(task)
             for name in own:
                 fits.pop(name, None)
-    model.load_state_dict(fits, strict=False)
+    model.load_state_dict({own_name[name]: t for name, t in fits.items()}, strict=False)
     if fresh:
         warn(f"init_from {folder}: the heads of {', '.join(fresh)} start anew")
 

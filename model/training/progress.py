@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from model.evaluation.scores import Scores
 from model.training.readings import StepReport
 
 Record = dict[str, Any]
+OVERALL = "overall"
 
 
 @dataclass
@@ -52,3 +56,73 @@ class Progress:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
         return cls(**{**data, "meter": Meter(**data["meter"])})
+
+    def record(
+        self,
+        scores: Scores,
+        losses: Mapping[str, float],
+        *,
+        metrics: Mapping[str, str],
+        steps: int,
+        rates: tuple[float, float],
+        name: str,
+    ) -> Record:
+        """What there is to tell of an evaluation, whose checkpoint has this name.
+
+        `losses` are those on dev, `metrics` each task's, `steps` those of the whole run.
+        """
+        meter = self.meter
+        values = {OVERALL: scores.overall.value}
+        values |= {task: score.value for task, score in scores.tasks.items()}
+        best = [
+            what
+            for what, value in values.items()
+            if what not in self.best or value > self.best[what]["value"]
+        ]
+        for what in best:
+            self.best[what] = {"value": values[what], "checkpoint": name}
+        return {
+            "step": self.step,
+            "examples": self.examples,
+            "progress": self.step / steps,
+            "score": scores.overall.value,
+            "interval": [scores.overall.low, scores.overall.high],
+            "tasks": {
+                task: {
+                    "metric": metric,
+                    "value": scores.tasks[task].value,
+                    "interval": [scores.tasks[task].low, scores.tasks[task].high],
+                    "loss": losses[task],
+                    "train_loss": mean(meter.losses.get(task), meter.counts.get(task)),
+                }
+                for task, metric in metrics.items()
+            },
+            "smart": mean(meter.smart, meter.smart_steps),
+            "simcse_loss": self.simcse_loss,
+            "gradient_norm": mean(meter.norm, meter.steps),
+            "learning_rates": [*rates],
+            "examples_per_second": mean(meter.examples, meter.seconds),
+            "data_share": mean(meter.data_seconds, meter.seconds),
+            "seconds": self.seconds,
+            "best": best,
+            "checkpoint": name,
+            "predictions": f"predictions/{name}.parquet",
+        }
+
+
+def mean(total: float | None, count: float | None) -> float | None:
+    return total / count if total is not None and count else None
+
+
+class Heartbeat:
+    """Says when the next heartbeat, or look at the device, is due."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        if self.seconds is None or time.monotonic() - self.last < self.seconds:
+            return False
+        self.last = time.monotonic()
+        return True

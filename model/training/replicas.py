@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from model.common.rng import own_rng, seed_rng
+from model.modules.compiled import is_compiled
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
 from model.training.microbatches import MicroBatch, cut_in_two, doubled, take
@@ -118,11 +119,12 @@ def fits_replicas(model: MultitaskModel, microbatch: MicroBatch) -> bool:
     Encoders may have dropout that is none of ours and draws from torch's generator, which
     replicas would have to share; or dropout of tensors that do not begin with the batch's rows.
     PALs keep the task in one place, also in the copy of the model that Bregman's term asks.
-    Gradient checkpointing repeats the draws of torch's generator alone.
+    Gradient checkpointing repeats the draws of torch's generator alone. torch.compile is not for
+    two threads at once.
     """
     if microbatch.batch.labels.device.type != "cpu" or model.pals is not None:
         return False
-    if model.encoder.is_gradient_checkpointing:
+    if model.encoder.is_gradient_checkpointing or is_compiled(model.encoder):
         return False
     two = microbatch.batch if len(microbatch) > 1 else doubled(microbatch.batch)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -15,62 +13,51 @@ import torch
 
 from model import __version__
 from model.common.errors import InputError
-from model.common.files import atomic_folder, check_room, to_yaml, write_atomic
+from model.common.files import to_yaml, write_atomic
 from model.common.rng import rng_seed, seed_rng
-from model.evaluation.evaluate import Evaluation, evaluate
-from model.evaluation.model_folder import read_model, save_model
+from model.data.batches import Batch
+from model.data.prefetch import Prefetch, with_next
+from model.evaluation.evaluate import evaluate
+from model.evaluation.model_folder import ModelTensors, read_model, save_model
 from model.evaluation.predictions import write_predictions
 from model.modules.device import place
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
 from model.objectives.schedules import Round
 from model.objectives.simcse import simcse_loss
+from model.objectives.uncertainty import Uncertainty
 from model.tasks.task_set import describe_task, task_changes
 from model.training.averaging import Averaged
 from model.training.checkpoint import (
-    DamagedCheckpoint,
+    KEPT_MODELS,
     checkpoint_name,
     clean_leftovers,
     load_latest,
-    prune,
-    save_checkpoint,
-    verify,
 )
+from model.training.finish import publish_best
 from model.training.inputs import Warn
 from model.training.optim import (
+    add_scalars,
     load_optimizer_tensors,
     make_optimizer,
     optimizer_tensors,
     progress_scale,
 )
 from model.training.prepare import Prepared, start_from
-from model.training.progress import Meter, Progress, Record
+from model.training.progress import Heartbeat, Meter, Progress, Record, mean
 from model.training.readings import Reader, UnreadStep
+from model.training.saving import SavePoint, Writer, on_host, saves_in_background
 from model.training.step import Stepper
 
 SIMCSE, TASKS = "simcse", "tasks"
 COPY = "copy."  # the momentum copy's tensors in a checkpoint
 RAW = "raw."  # the weights that are trained, where the model's own are their average
-OVERALL = "overall"
-OTHER_FILES = 1 << 20  # bytes of a checkpoint besides its tensors, at least
+LOSS, VARIANCE = "loss.", "variance."  # learned weights of losses: their names, their values
 LOOK = 2.0  # seconds between looks at what the device has found, at least
 SIMCSE_SEED = 1_000_003  # keeps its draws apart from those of the steps on tasks
 Stop = Callable[[], bool]
+Turns = tuple[tuple[str, int], ...]  # tasks, and which of its batches each has
 Watch = Callable[[Progress, int], None]
-
-
-class Heartbeat:
-    """Says when the next heartbeat, or look at the device, is due."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self.last = time.monotonic()
-
-    def due(self) -> bool:
-        if self.seconds is None or time.monotonic() - self.last < self.seconds:
-            return False
-        self.last = time.monotonic()
-        return True
 
 
 class TrainingRun:
@@ -85,8 +72,12 @@ class TrainingRun:
         self.warn = warn
         self.progress = Progress(stage=SIMCSE if prepared.simcse else TASKS)
         self.progress.drawn = dict.fromkeys(prepared.streams, 0)
+        self.lora = prepared.config.encoder.adapter == "lora"
         self.unread: list[UnreadStep] = []
         self.look = Heartbeat(LOOK)
+        self.writer = Writer(saves_in_background(prepared.device))
+        self.batches = Prefetch(self._batches_of, background=prepared.device.type == "cuda")
+        self.untold: Record | None = None  # of an evaluation that is not safe yet
         self.reader = Reader(float16=prepared.precision == torch.float16)
 
     def _enter_stage(self) -> None:
@@ -106,12 +97,22 @@ class TrainingRun:
             epsilon=optim.epsilon,
         )
         tasks = self.prepared.tasks
+        loss, uncertainty = self.config.loss, None
+        if loss.weighting == "uncertainty" and not alone:
+            uncertainty = Uncertainty({t.name: t.kind for t in tasks}, self.prepared.device)
+            add_scalars(
+                self.optimizer,
+                {LOSS + task: s for task, s in uncertainty.log_variances.items()},
+                rate=loss.weighting_rate,
+                depth=len(layers_of(self.model.encoder)) + 2,
+            )
         self.stepper = Stepper(
             self.model,
             self.optimizer,
             self.config,
             weights=dict(zip(tasks.names, self.config.loss_weights(tasks), strict=True)),
             bregman=0.0 if alone else self.config.smart.bregman,
+            uncertainty=uncertainty,
             precision=self.prepared.precision,
         )
         share = 0.0 if alone else self.config.average.share
@@ -121,6 +122,11 @@ class TrainingRun:
     def scored(self) -> MultitaskModel:
         """The model as it is evaluated and saved."""
         return self.model if self.average is None else self.average.model
+
+    def close(self) -> None:
+        """However the run ends, nothing of it is left at work."""
+        self.batches.close()
+        self.writer.close()
 
     # --- the folder -------------------------------------------------------------------------
 
@@ -141,9 +147,12 @@ class TrainingRun:
         write_atomic(self.out / "metrics.jsonl", lines)
 
     def start_fresh(self) -> None:
+        self._start_weights()
+        self._enter_stage()
+
+    def _start_weights(self) -> None:
         if self.config.init_from:
             start_from(self.model, Path(self.config.init_from), self.warn)
-        self._enter_stage()
 
     def restore(self) -> bool:
         """Go on from the youngest checkpoint that is whole; False if there is none."""
@@ -155,16 +164,24 @@ class TrainingRun:
         if faults := self._changes(saved.state):
             raise InputError(str(self.out), faults)
         self.progress = Progress.from_dict(saved.state["progress"])
-        before, _ = read_model(saved.folder / "model")
-        self.model.load_state_dict(before.state_dict())
+        if self.lora:  # saved is what it was merged into: the weights beneath are as at the start
+            self._start_weights()
+        else:
+            before, _ = read_model(saved.folder / "model")
+            self.model.load_state_dict(before.state_dict())
         self._enter_stage()
-        rest = {n: t for n, t in saved.tensors.items() if not n.startswith((COPY, RAW))}
+        others = (COPY, RAW, VARIANCE)
+        rest = {n: t for n, t in saved.tensors.items() if not n.startswith(others)}
         load_optimizer_tensors(self.optimizer, rest)
+        if self.stepper.uncertainty is not None:
+            for task, value in _part(saved.tensors, VARIANCE).items():
+                self.stepper.uncertainty.log_variances[task].data.copy_(value)
         if scaler := saved.state.get("scaler"):
             self.stepper.scaler.load_state_dict(scaler)
         if self.stepper.copy is not None:
             self.stepper.copy.load_state_dict(_part(saved.tensors, COPY))
-        if self.average is not None:  # a copy of what was loaded, which is the average
+        # Of averaged weights, what was loaded is the average.
+        if self.average is not None or self.lora:
             self.model.load_state_dict(_part(saved.tensors, RAW), strict=False)
         return True
 
@@ -182,26 +199,35 @@ class TrainingRun:
     def _described_tasks(self) -> dict[str, Any]:
         return {task.name: describe_task(task) for task in self.prepared.tasks}
 
-    def save(self) -> str:
-        """Save all that resuming needs; the checkpoint's name."""
+    def save(self) -> None:
+        """Save all that resuming needs, at once."""
+        self.writer.write(self._save_point(copies=False))
+        self.writer.wait()
+
+    def _save_point(self, *, copies: bool) -> SavePoint:
+        """All that resuming needs as it is now; as copies, where training goes on meanwhile."""
         self.read()
         tensors = dict(optimizer_tensors(self.optimizer))
         if self.stepper.copy is not None:
             tensors |= {COPY + n: t for n, t in self.stepper.copy.state_dict().items()}
-        if self.average is not None:
+        if self.average is not None or self.lora:
             trained = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
             tensors |= {RAW + n: p for n, p in trained}
-        name = self._name()
-        self.checkpoints.mkdir(exist_ok=True)  # fails if the run's folder went away
-        sizes = [t.numel() * t.element_size() for t in self.model.state_dict().values()]
-        sizes += [t.numel() * t.element_size() for t in tensors.values()]
-        check_room(self.checkpoints, sum(sizes) + OTHER_FILES)
-        save_checkpoint(
-            self.checkpoints / name,
+        if self.stepper.uncertainty is not None:
+            learned = self.stepper.uncertainty.log_variances
+            tensors |= {VARIANCE + task: value for task, value in learned.items()}
+        model, prepared = self.scored, self.prepared
+        of_model = ModelTensors.of(model)
+        if copies:
+            of_model = ModelTensors(on_host(of_model.encoder), on_host(of_model.own))
+        sizes = [t.numel() * t.element_size() for t in model.state_dict().values()]
+        return SavePoint(
+            folder=self.checkpoints / self._name(),
+            model_size=sum(sizes),
             write_model=lambda folder: save_model(
-                folder, self.scored, self.prepared.tokenizer, self.prepared.tasks.class_names
+                folder, model, prepared.tokenizer, prepared.tasks.class_names, of_model
             ),
-            tensors=tensors,
+            tensors=on_host(tensors) if copies else tensors,
             state={
                 "fingerprint": self.prepared.inputs.fingerprint,
                 "tasks": self._described_tasks(),
@@ -209,9 +235,11 @@ class TrainingRun:
                 "progress": asdict(self.progress),
                 "scaler": self.stepper.scaler.state_dict(),  # of float16; else empty
             },
+            kept=frozenset(
+                entry["checkpoint"]
+                for entry in (*self.progress.best.values(), *self.progress.history[-KEPT_MODELS:])
+            ),
         )
-        prune(self.checkpoints, {entry["checkpoint"] for entry in self.progress.best.values()})
-        return name
 
     def _name(self) -> str:
         before = 0 if self.progress.stage == SIMCSE else self._simcse_steps()
@@ -255,7 +283,7 @@ class TrainingRun:
                 self.save()
         self.read()
         meter = self.progress.meter
-        self.progress.simcse_loss = _mean(meter.losses.get(SIMCSE), meter.counts.get(SIMCSE))
+        self.progress.simcse_loss = mean(meter.losses.get(SIMCSE), meter.counts.get(SIMCSE))
         self.progress.meter = Meter()
         self.progress.stage, self.progress.step = TASKS, 0
         self._enter_stage()
@@ -286,18 +314,37 @@ class TrainingRun:
     def fine_tune(self, stop: Stop, watch: Watch, heartbeat: Heartbeat) -> Iterator[Record]:
         progress, steps = self.progress, self.prepared.steps
         self.model.train()
-        for tasks in self.prepared.rounds(progress.step):
+        for tasks, following in with_next(self.prepared.rounds(progress.step)):
             if stop():
+                yield from self._tell()
                 self.save()
                 return
-            if heartbeat.due():
+            if self.untold is None and heartbeat.due():
                 yield self._pulse()
             before = progress.examples
-            self.advance(tasks)
-            self.glance()
+            try:
+                self.advance(tasks, following)
+                self.glance()
+            except Exception:  # it takes nothing back of what was evaluated before
+                yield from self._tell()
+                raise
             watch(progress, steps)
             if self._is_due(before, progress.examples) or progress.step == steps:
-                yield self.evaluate()
+                yield from self._tell()
+                self.evaluate()
+            if self.writer.done:
+                yield from self._tell()
+        yield from self._tell()
+
+    def _tell(self) -> Iterator[Record]:
+        """The record of the last evaluation, once its checkpoint is safe."""
+        if self.untold is None:
+            return
+        self.writer.wait()
+        record, self.untold = self.untold, None
+        with open(self.out / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        yield record
 
     def _is_due(self, before: int, now: int) -> bool:
         """Whether an evaluation falls into the step from so many examples to so many."""
@@ -307,15 +354,15 @@ class TrainingRun:
         assert budget.eval_every is not None  # filled in by prepare
         return now // budget.eval_every > before // budget.eval_every
 
-    def advance(self, tasks: Round) -> None:
-        """One step on a batch of each of these tasks."""
+    def advance(self, tasks: Round, following: Round | None = None) -> None:
+        """One step on a batch of each of these tasks; those of the next round are begun."""
         progress, optim, names = self.progress, self.config.optim, self.prepared.tasks.names
         began = time.perf_counter()
         turns = {names[task]: progress.drawn[names[task]] for task in tasks}
-        batches = [
-            (name, place(self.prepared.streams[name].batch(turn), self.prepared.device))
-            for name, turn in turns.items()
-        ]
+        batches = self.batches.get(
+            tuple(turns.items()),
+            None if following is None else self._turns_after(turns, following),
+        )
         loaded = time.perf_counter()
         share = (progress.step + 1) / (self.prepared.steps + 1)
         scale = progress_scale(optim.decay, share, optim.warmup, optim.cooldown)
@@ -333,7 +380,19 @@ class TrainingRun:
         progress.examples += examples
         progress.seconds += seconds
 
-    def evaluate(self) -> Record:
+    def _turns_after(self, turns: Mapping[str, int], following: Round) -> Turns:
+        """Which batch of each task the next round has."""
+        names, drawn = self.prepared.tasks.names, self.progress.drawn
+        return tuple((names[t], drawn[names[t]] + (names[t] in turns)) for t in following)
+
+    def _batches_of(self, turns: Turns) -> list[tuple[str, Batch]]:
+        prepared = self.prepared
+        return [
+            (name, place(prepared.streams[name].batch(turn), prepared.device))
+            for name, turn in turns
+        ]
+
+    def evaluate(self) -> None:
         """Score the model, keep what is worth keeping, save, and start the next stretch."""
         self.read()
         began = time.perf_counter()
@@ -341,10 +400,18 @@ class TrainingRun:
             self.scored,
             self.prepared.dev,
             self.prepared.assembler,
-            alpha=self.config.loss.alpha,
+            loss_options=self.config.loss.options,
             precision=self.prepared.precision,
         )
-        record = self._record(evaluation)
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        record = self.progress.record(
+            evaluation.scores,
+            evaluation.losses,
+            metrics={task.name: task.metric for task in self.prepared.tasks},
+            steps=self.prepared.steps,
+            rates=(min(rates), max(rates)),
+            name=self._name(),
+        )
         record["rows"] = sum(len(rows.labels) for rows in self.prepared.dev.values())
         record["evaluation_seconds"] = time.perf_counter() - began
         file = self.out / record["predictions"]
@@ -352,82 +419,12 @@ class TrainingRun:
         write_predictions(file, evaluation.predictions)
         self.progress.history.append(record)
         self.progress.meter = Meter()
-        self.save()
-        with open(self.out / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-        return record
-
-    def _record(self, evaluation: Evaluation) -> Record:
-        progress, meter, scores = self.progress, self.progress.meter, evaluation.scores
-        name = self._name()
-        values = {OVERALL: scores.overall.value}
-        values |= {task: score.value for task, score in scores.tasks.items()}
-        best = [
-            what
-            for what, value in values.items()
-            if what not in progress.best or value > progress.best[what]["value"]
-        ]
-        for what in best:
-            progress.best[what] = {"value": values[what], "checkpoint": name}
-        rates = [group["lr"] for group in self.optimizer.param_groups]
-        return {
-            "step": progress.step,
-            "examples": progress.examples,
-            "progress": progress.step / self.prepared.steps,
-            "score": scores.overall.value,
-            "interval": [scores.overall.low, scores.overall.high],
-            "tasks": {
-                task.name: {
-                    "metric": task.metric,
-                    "value": scores.tasks[task.name].value,
-                    "interval": [scores.tasks[task.name].low, scores.tasks[task.name].high],
-                    "loss": evaluation.losses[task.name],
-                    "train_loss": _mean(meter.losses.get(task.name), meter.counts.get(task.name)),
-                }
-                for task in self.prepared.tasks
-            },
-            "smart": _mean(meter.smart, meter.smart_steps),
-            "simcse_loss": progress.simcse_loss,
-            "gradient_norm": _mean(meter.norm, meter.steps),
-            "learning_rates": [min(rates), max(rates)],
-            "examples_per_second": _mean(meter.examples, meter.seconds),
-            "data_share": _mean(meter.data_seconds, meter.seconds),
-            "seconds": progress.seconds,
-            "best": best,
-            "checkpoint": name,
-            "predictions": f"predictions/{name}.parquet",
-        }
-
-    def _best_that_is_whole(self) -> Record:
-        """The best evaluation whose model is as it was written."""
-        for record in sorted(self.progress.history, key=lambda r: -r["score"]):
-            place = self.checkpoints / record["checkpoint"]
-            if not (place / "model").is_dir():
-                continue  # pruned: it was never the best of anything for long
-            try:
-                verify(place, "model/")
-                return record
-            except DamagedCheckpoint as fault:
-                self.warn(f"checkpoint {place.name} is damaged ({fault}); taking the next best")
-        remedy = "train again in a new folder"
-        raise InputError(str(self.checkpoints), [f"no model in it is whole any more; {remedy}"])
+        self.writer.write(self._save_point(copies=self.writer.background))
+        self.untold = record
 
     def finish(self) -> None:
         """The best model under its own name, and the summary."""
-        record = self._best_that_is_whole()
-        with atomic_folder(self.out / "model") as folder:
-            for file in (self.checkpoints / record["checkpoint"] / "model").iterdir():
-                link_or_copy(file, folder / file.name)
-        summary = {
-            "best": record,
-            "best_per_task": {t: self.progress.best[t] for t in self.prepared.tasks.names},
-            "baselines": self.prepared.inputs.baselines,
-            "evaluations": len(self.progress.history),
-            "steps": self.progress.step,
-            "examples": self.progress.examples,
-            "seconds": self.progress.seconds,
-        }
-        write_atomic(self.out / "summary.json", json.dumps(summary, indent=1) + "\n")
+        publish_best(self.out, self.progress, self.prepared.inputs.baselines, self.warn)
 
 
 def machine(device: torch.device) -> str:
@@ -439,15 +436,3 @@ def machine(device: torch.device) -> str:
 
 def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _mean(total: float | None, count: float | None) -> float | None:
-    return total / count if total is not None and count else None
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """A hard link costs no space; where the file system has none, a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

@@ -18,6 +18,10 @@ OURS = {
 CURVES = "events.out.tfevents."  # TensorBoard's files, which a search puts beside a trial's own
 
 
+class FolderInUse(InputError):
+    """By another process; it may be free a while later."""
+
+
 def check_folder(out: Path, *, resume: bool) -> None:
     """Refuse a folder that is used, or that holds anything but a run."""
     if (out / "config.yaml").exists():
@@ -40,11 +44,14 @@ def check_folder(out: Path, *, resume: bool) -> None:
 
 
 @contextmanager
-def hold(out: Path) -> Iterator[None]:
-    """Make the folder, and keep other runs out of it for as long as this one works in it."""
-    out.mkdir(parents=True, exist_ok=True)
+def hold(out: Path, *, known: bool = False) -> Iterator[None]:
+    """Make the folder, and keep other runs out of it for as long as this one works in it.
+
+    One that was `known` a moment ago and went away, with all above it, is not made anew.
+    """
+    out.mkdir(parents=not known, exist_ok=True)
     with file_lock(out / LOCK) as taken:
         if taken is False:
             fault = "another process is working in this folder; wait for it, or end it"
-            raise InputError(str(out), [fault])
+            raise FolderInUse(str(out), [fault])
         yield

@@ -1,4 +1,4 @@
-"""One optimiser step over a round of tasks: losses, SMART, Bregman, surgery, clipping.
+"""One optimiser step over a round of tasks: losses, regularisers, surgery, clipping.
 
 Every step draws its random numbers from a seed of its own, (run's seed, step), so a resumed
 run repeats an uninterrupted one without any generator state having been saved.
@@ -23,14 +23,20 @@ from model.modules.device import autocast
 from model.modules.embeddings import embedding_module, kept, replaced
 from model.modules.encoder import layers_of
 from model.modules.multitask import MultitaskModel
-from model.objectives.losses import make_loss
+from model.objectives.aggregators import WEIGHTINGS
+from model.objectives.distill import distilled
+from model.objectives.losses import IN_BATCH, make_loss
+from model.objectives.rdrop import rdrop_term
 from model.objectives.smart import bregman_term, smart_term, update_momentum
 from model.objectives.surgery import surgery
+from model.objectives.uncertainty import Uncertainty
 from model.training.microbatches import MicroBatch, split_batch
 from model.training.optim import layer_scales, set_rates
 from model.training.readings import TrainingDiverged as TrainingDiverged
 from model.training.readings import UnreadStep
 from model.training.replicas import Replicas
+
+MOST_PADDING = 2.0  # of one pass for all tasks, against passes of their own; a judgement
 
 
 class _Outcome(NamedTuple):
@@ -53,6 +59,7 @@ class Stepper:
         *,
         weights: dict[str, float],
         bregman: float = 0.0,
+        uncertainty: Uncertainty | None = None,
         precision: torch.dtype = torch.float32,
     ) -> None:
         self.model = model
@@ -64,11 +71,19 @@ class Stepper:
         # float16 has no room for small gradients: they are computed large, and made small again.
         self.scaler = GradScaler(self.device.type, enabled=precision == torch.float16)
         self.losses = {
-            name: make_loss(task.loss, alpha=config.loss.alpha)
+            name: make_loss(
+                task.loss,
+                width=task.high - task.low,
+                smoothing=config.loss.smoothing,
+                **config.loss.options,
+            )
             for name, task in model.tasks.items()
         }
+        self.uncertainty = uncertainty
         self.bregman = bregman
         self.smart_tasks = set(model.tasks if config.smart.tasks is None else config.smart.tasks)
+        twice = model.tasks if config.rdrop.tasks is None else config.rdrop.tasks
+        self.rdrop_tasks = set(twice if config.rdrop.weight > 0 else ())
         self.copy: MultitaskModel | None = None
         if bregman > 0:
             self.copy = copy.deepcopy(model).eval().requires_grad_(False)
@@ -94,27 +109,37 @@ class Stepper:
         outcomes: list[_Outcome] = []
         separate: list[list[Tensor | None]] = []
         shared = self.model.shared_parameters()
-        operate = self.config.surgery == "pcgrad" and len(batches) > 1
+        method = self.config.surgery
+        operate = method != "none" and len(batches) > 1
         for together in by_task if operate else [sum(by_task, [])]:
-            outcomes += self.replicas.run(together, self._accumulate)
+            if self._fit_together(together):
+                outcomes += self._accumulate_together(together)
+            else:
+                outcomes += self.replicas.run(together, self._accumulate)
             if operate:
                 separate.append([parameter.grad for parameter in shared])
                 for parameter in shared:
                     parameter.grad = None
         if operate:
-            merged = surgery(separate, seed=rng_seed(self.config.seed, number, len(batches)))
+            seed = rng_seed(self.config.seed, number, len(batches))
+            merged = surgery(separate, WEIGHTINGS[method], seed=seed)
             for parameter, gradient in zip(shared, merged, strict=True):
                 parameter.grad = gradient
+        names = [task for task, _ in batches]
+        losses = {task: _sum(o.loss for o in outcomes if o.task == task) for task in names}
+        if self.uncertainty is not None:
+            for task, loss in losses.items():
+                gradient = self.uncertainty.gradient(task, loss) * self.weights[task]
+                self.uncertainty.log_variances[task].grad = self.scaler.scale(gradient)
         norm = self._clip()
-        set_rates(self.optimizer, rate, self._layer_scales([task for task, _ in batches]))
+        set_rates(self.optimizer, rate, self._layer_scales(names))
         self._update()
         if self.copy is not None:
             behind = dict(self.copy.named_parameters())
             update_momentum(behind, self.model.named_parameters(), self.config.smart.momentum)
-        names = [task for task, _ in batches]
         return UnreadStep.of(
             number,
-            {task: _sum(o.loss for o in outcomes if o.task == task) for task in names},
+            losses,
             [_sum(o.objective for o in outcomes if o.task == task) for task in names],
             _smart_mean(outcomes),
             norm,
@@ -145,6 +170,8 @@ class Stepper:
                 seed=rng_seed(self.config.seed, *key, number),
                 of=len(rows.labels),
                 smart=smart.weight > 0 and turn % smart.every == 0 and task in self.smart_tasks,
+                rdrop=task in self.rdrop_tasks,
+                whole=self.model.tasks[task].loss in IN_BATCH,
             )
             for number, rows in enumerate(split_batch(batch, self.config.batch.accumulate))
         ]
@@ -158,8 +185,14 @@ class Stepper:
         with autocast(self.device, self.precision):
             with kept(point) as embeds:
                 outputs = model(task, batch)
-            loss = self.losses[task](outputs, batch.labels)
-            objective = loss
+            loss, apart = self._loss(model, task, outputs, batch), None
+            if microbatch.rdrop:  # with the masks that come next
+                again = model(task, batch)
+                loss = (loss + self._loss(model, task, again, batch)) / 2
+                apart = rdrop_term(model.tasks[task].kind, outputs, again)
+            objective = loss if self.uncertainty is None else self.uncertainty.factor(task) * loss
+            if apart is not None:
+                objective = objective + self.config.rdrop.weight * apart
             if point is not None:
                 term = self._smart(model, microbatch, point, embeds[0], outputs)
                 # Scaled by k, every k-th step has the same expectation as every step.
@@ -168,8 +201,8 @@ class Stepper:
             if self.copy is not None and task in self.smart_tasks:
                 with torch.no_grad():
                     before = self.copy(task, batch)
-                apart = bregman_term(self.model.tasks[task].kind, outputs, before)
-                objective = objective + self.bregman * apart
+                behind = bregman_term(self.model.tasks[task].kind, outputs, before)
+                objective = objective + self.bregman * behind
         self.scaler.scale(objective * (microbatch.share * self.weights[task])).backward()
         share = microbatch.share
         return _Outcome(
@@ -178,6 +211,52 @@ class Stepper:
             objective.detach() * share,
             None if term is None else term.detach() * share,
         )
+
+    def _loss(self, model: MultitaskModel, task: str, outputs: Tensor, batch: Batch) -> Tensor:
+        """By the labels, and by a teacher's answers where there are any."""
+        loss = self.losses[task](outputs, batch.labels)
+        if batch.answers is None:
+            return loss
+        name, distill = model.tasks[task].loss, self.config.distill
+        return distilled(loss, name, outputs, batch.answers, distill.weight, distill.temperature)
+
+    def _fit_together(self, microbatches: Sequence[MicroBatch]) -> bool:
+        """Whether one pass for all of them is wanted, and nothing speaks against it.
+
+        SMART, R-Drop and Bregman's term have further passes, which go task by task; PALs are of
+        one task; parts of a batch are there to need less memory.
+        """
+        asked, auto = self.config.batch.together, self.device.type != "cpu"
+        if not (auto if asked == "auto" else asked) or len(microbatches) < 2:
+            return False
+        if self.model.pals is not None or self.copy is not None or self.config.batch.accumulate > 1:
+            return False
+        shapes = [microbatch.batch.input_ids.shape for microbatch in microbatches]
+        joined = sum(rows for rows, _ in shapes) * max(length for _, length in shapes)
+        if joined > MOST_PADDING * sum(rows * length for rows, length in shapes):
+            return False
+        return not any(microbatch.smart or microbatch.rdrop for microbatch in microbatches)
+
+    def _accumulate_together(self, microbatches: Sequence[MicroBatch]) -> list[_Outcome]:
+        """As `_accumulate`, of all at once; dropout draws other masks than in passes of their own.
+
+        Only where each is a whole batch: their shares are 1.
+        """
+        seed_rng(microbatches[0].seed, self.device)
+        outcomes, total = [], None
+        with autocast(self.device, self.precision):
+            answers = self.model.answer_all([(part.task, part.batch) for part in microbatches])
+            for part, outputs in zip(microbatches, answers, strict=True):
+                task = part.task
+                loss = objective = self._loss(self.model, task, outputs, part.batch)
+                if self.uncertainty is not None:
+                    objective = self.uncertainty.factor(task) * loss
+                weighted = objective * self.weights[task]
+                total = weighted if total is None else total + weighted
+                outcomes.append(_Outcome(task, loss.detach(), objective.detach(), None))
+        assert total is not None
+        self.scaler.scale(total).backward()
+        return outcomes
 
     def _smart(
         self,

@@ -206,7 +206,9 @@ def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(tmp_path
     assert {one["arm"] for one in rows} == {*ARMS, "plain", "plain-recommended"} - {"ours"}
     for one in rows:
         assert 0 < one["held_out"] < 1 and abs(one["held_out.similarity"]) < 1
-        assert one["examples"] == pytest.approx(240, rel=0.35)  # a round of batches more or less
+        assert one["examples"] == pytest.approx(
+            240, rel=0.6
+        )  # a round of batches more, in each trial
         assert one["evaluated"] > 0 and one["seconds"] > 0
         assert one["flags"] == ("--no-early-stopping" if "plain" in one["arm"] else "")
     before = out.read_bytes()

@@ -15,6 +15,7 @@ from typing import Any
 import boto3
 import yaml
 
+from model.common.files import sha256_of
 from tests.cluster.lab import ROOT
 from tests.cluster.lab.machines import PATIENCE, SET_UP, SMALL_STORE, Lab, answers, wait_for
 from tests.tuner.search_runs import curves_of, events, state_of
@@ -24,7 +25,8 @@ ADDRESSES = {"head": "10.77.0.1", "first": "10.77.0.2", "second": "10.77.0.3"}
 SEARCH = (
     "python -m tuner.search --encoder tiny --max-examples 1200 --grace-examples 120 "
     "--set budget.eval_rows=40 --sampler random --no-early-stopping --num-samples 3 --keep 9 "
-    "--cpus-per-trial 1 --max-concurrent-trials 2 -v"
+    "--cpus-per-trial 1 --max-concurrent-trials 2 -v "
+    "--set pair.encoding=cross"  # so that all fit together
 )
 SECRET = "lab-secret"
 # A worker gives its head up after 10 s instead of 60, the head a worker after 5 s instead of 15.
@@ -50,6 +52,7 @@ def main(folder: Path) -> None:
     cluster = lab.write_cluster(lab_file(folder))
     lab.ray("up", "-y", "--no-config-cache", cluster)
     search_on_a_shared_folder(lab, cluster)
+    soups_on_the_workers(lab, cluster)
     search_that_loses_a_machine(lab, cluster)
     stored = s3.get_paginator("list_objects_v2").paginate(Bucket="runs")
     lab.found["stored"] = {
@@ -111,6 +114,7 @@ def search_on_a_shared_folder(lab: Lab, cluster: str) -> None:
     lab.found["shared"] = curves_of(run)
     lab.found["shared_events"] = events(run)
     lab.found["shared_files"] = files_of(run)
+    lab.found["shared_sums"] = sums_of(run)
     # The same, but in a folder that every machine has for itself.
     refused = subprocess.run(
         ["ray", "exec", cluster, f"cd ~/stockpot && {SEARCH} --address auto --name lonely"],
@@ -118,6 +122,37 @@ def search_on_a_shared_folder(lab: Lab, cluster: str) -> None:
     )  # fmt: skip
     lab.found["refused"] = refused.stdout
     lab.note("searched on the shared folder")
+
+
+def soups_on_the_workers(lab: Lab, cluster: str) -> None:
+    """The same soup from the start, on two nodes; and once more, while one of them is killed."""
+    run = lab.folder / "shared" / "runs" / "shared"
+    # So much cross-fitting that there is work for both, however long one takes to start.
+    command = "cd ~/stockpot && python -m tuner.soup /srv/runs/shared --address auto --halvings 12"
+    (run / "soups").rename(lab.folder / "soups-of-the-search")
+    lab.found["soup_said"] = lab.ray("exec", cluster, command)
+    lab.found["soup_sums"] = sums_of(run)
+    (run / "soups").rename(lab.folder / "soups-of-two-nodes")
+    log = open(lab.folder / "soup.log", "w")
+    soup = subprocess.Popen(
+        ["ray", "exec", cluster, command], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
+    )
+
+    def evaluated() -> bool:
+        assert soup.poll() is None, (lab.folder / "soup.log").read_text()[-3000:]
+        return any((run / "soups" / "evaluations").glob("*.parquet"))
+
+    wait_for(evaluated, every=0.01)
+    lab.kill_ray("second")
+    lab.found["killed_code"] = soup.wait(timeout=PATIENCE)
+    lab.found["killed_said"] = (lab.folder / "soup.log").read_text()
+    lab.found["killed_sums"] = sums_of(run)
+    wait_for_workers(lab, cluster, 2)  # the autoscaler starts it again
+
+
+def sums_of(run: Path) -> dict[str, str]:
+    files = ("model.safetensors", "heads.safetensors")
+    return {name: sha256_of(run / "soup" / name) for name in files}
 
 
 def search_alone(lab: Lab) -> None:
@@ -129,6 +164,7 @@ def search_alone(lab: Lab) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     lab.found["alone"] = curves_of(lab.folder / "alone" / "one")
+    lab.found["alone_sums"] = sums_of(lab.folder / "alone" / "one")
     lab.note("searched alone")
 
 
@@ -171,6 +207,7 @@ def search_that_loses_a_machine(lab: Lab, cluster: str) -> None:
     lab.found["lossy"] = curves_of(run)
     lab.found["lossy_events"] = events(run)
     lab.found["lossy_files"] = files_of(run)
+    lab.found["lossy_sums"] = sums_of(run)
     # Ray repeats the command that it was given; what counts is what the search says.
     lines = lab.found["lossy_said"].splitlines()
     said = "\n".join(line for line in lines if "command_runner.py" not in line)

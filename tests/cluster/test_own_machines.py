@@ -48,6 +48,24 @@ def test_two_machines_find_what_one_finds(found: dict[str, Any]) -> None:
     assert found["shared"] == found["alone"]
 
 
+def test_averages_are_evaluated_on_the_workers_and_make_the_same_soup(
+    found: dict[str, Any],
+) -> None:
+    assert "averages were evaluated on 10.77.0." in found["shared_said"]
+    assert "averages were evaluated on 10.77.0.2, 10.77.0.3" in found["soup_said"]
+    assert found["shared_sums"] == found["soup_sums"] == found["alone_sums"]
+    # On S3 nobody shares a folder: the models are sent. And one machine is gone, so the other
+    # does the work of both.
+    assert "averages were evaluated on 10.77.0." in found["lossy_said"]
+    assert found["lossy_sums"] == found["alone_sums"]
+
+
+def test_a_node_that_is_killed_costs_no_soup(found: dict[str, Any]) -> None:
+    assert found["killed_code"] == 0, found["killed_said"]
+    assert "10.77.0.2" in found["killed_said"].rpartition("averages were evaluated on")[2]
+    assert found["killed_sums"] == found["alone_sums"]
+
+
 def test_a_folder_that_is_not_shared_is_refused(found: dict[str, Any]) -> None:
     assert "the cluster of 3 nodes: " in found["refused"]
     assert "does not see what the driver wrote" in found["refused"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -26,6 +27,11 @@ class FaultyTrial(SearchTrial):
         out = Path(self.job.out)
         if fault == "tells a secret":
             raise ConnectionError(f"{URL} refused the key {SECRET}")
+        if fault == "its disk fails for a moment" and self.job.known == 0:
+            mark = out.parents[1] / "failed-once"
+            if not mark.exists():
+                mark.touch()
+                raise OSError(errno.EIO, "Input/output error")
         if fault in ("fills the disk", "frees the disk"):
             fill(out.parents[2]) if fault == "fills the disk" else free(out.parents[2])
         first = not (out / "config.yaml").exists()
@@ -79,6 +85,10 @@ class DamagedTrial(FaultyTrial):
         "t0004": "a score of words",
         "t0005": "tells a secret",
     }
+
+
+class UnfitTrial(FaultyTrial):
+    faults = {"t0001": "its disk fails for a moment"}
 
 
 class DiskTrial(FaultyTrial):

@@ -170,10 +170,16 @@ def test_any_bytes_are_a_ledger_or_are_damaged(content: bytes) -> None:
 
 @given(data=st.dictionaries(st.text(max_size=5), SCALARS.filter(lambda v: not hasattr(v, "year"))))
 def test_any_event_survives_its_line(data: dict[str, Any]) -> None:
-    event = {"event": "evaluated", "time": 1.0, **{k: v for k, v in data.items() if k != "crc"}}
+    fields = {k: v for k, v in data.items() if k != "crc" and not _is_long(v)}
+    event = {**fields, "event": "of a newer version", "time": 1.0}
+    event = {"event": event.pop("event"), "time": event.pop("time"), **event}
     try:
         line = encode(event)
     except ValueError:  # nan and inf are no JSON
         return
     (read,) = parse(line).events
     assert {k: v for k, v in read.items() if k != "crc"} == json.loads(json.dumps(event))
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, int) and value.bit_length() > 62

@@ -54,7 +54,7 @@ def installed_closure(name: str, extras: frozenset[str]) -> dict[str, str]:
 
 def test_every_package_that_is_pulled_in_has_its_pin() -> None:
     known = pins()
-    extras = frozenset({"local", "hub", "cluster", "bench", "test", "dev"})
+    extras = frozenset({"local", "surgery", "lora", "hub", "cluster", "bench", "test", "dev"})
     found = installed_closure("stockpot", extras)
     assert len(found) > 50
     assert not {name for name in found if name not in known}

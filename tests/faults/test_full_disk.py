@@ -34,7 +34,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
     small_disk: Path, tmp_path: Path, checked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not checked:  # as when somebody else takes the room between the look and the write
-        monkeypatch.setattr("model.training.run.check_room", lambda folder, need: None)
+        monkeypatch.setattr("model.training.saving.check_room", lambda folder, need: None)
     out = small_disk / "run"
     records = run(out)
     next(records)

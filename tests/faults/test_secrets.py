@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from model.cli.text import one_line
 from model.common.errors import InputError
-from model.common.secrets import redact
+from model.common.secrets import brief, redact
+from tuner.ray_backend.failures import classify
+from tuner.ray_backend.trainable import failure
 from tuner.search.__main__ import main
 
 KEY = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -26,6 +34,10 @@ KEY = "AKIA" + "IOSFODNN7EXAMPLE"
         ("s3://b/x?region=eu&secret_key=B2", "s3://b/x?region=eu&secret_key=***"),
         ("https://h/x?X-Amz-Signature=ab12", "https://h/x?X-Amz-Signature=***"),
         (f"key {KEY}.", "key ***."),
+        ("s3://me:pa/ss@bucket/x", "s3://***@bucket/x"),
+        ("s3://me:a:b@c/d@bucket", "s3://***@bucket"),
+        ("http://host:9000/a@b", "http://host:9000/a@b"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
         ("a@b.org wrote to c@d.org", "a@b.org wrote to c@d.org"),
         ("runs/mine/t0001", "runs/mine/t0001"),
         ("smart.weight=5 keys=3", "smart.weight=5 keys=3"),
@@ -70,3 +82,67 @@ def test_a_secret_that_would_be_kept_is_refused(
     assert "holds a password or a key" in said
     assert "hunter2" not in said
     assert not storage.exists()
+
+
+# --- in any text, in any encoding -----------------------------------------------------------------
+
+PEM = "-----BEGIN KEY-----\nMIIEvgIBADANBgkqhkiG9w0BAQEF\nAASCBKgwggSkAgEAAoIBAQC7\n"
+SECRETS = st.text(
+    st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), min_size=12, max_size=40
+).filter(lambda text: len(text.strip()) > 10 and len(set(text)) > 5) | st.just(PEM)
+AROUND = st.text(st.characters(codec="ascii", categories=["L", "Zs", "P"]), max_size=700)
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "as it is": lambda secret: secret,
+    "quoted by Python": repr,
+    "quoted twice": lambda secret: repr(repr(secret)),
+    "as JSON": json.dumps,
+    "as bytes": lambda secret: repr(secret.encode()),
+    "percent-encoded": lambda secret: quote(secret, safe=""),
+    "percent-encoded, slashes left": quote,
+    "as a form": quote_plus,
+    "percent-encoded in small letters": lambda secret: (
+        quote(secret, safe="").lower() if secret == secret.lower() else quote(secret, safe="")
+    ),
+    "as HTML": html.escape,
+    "in hexadecimal": lambda secret: secret.encode().hex(),
+    "in base64": lambda secret: base64.b64encode(secret.encode()).decode(),
+    "in base64 with a user": lambda secret: base64.b64encode(f"me:{secret}".encode()).decode(),
+    "in one line": lambda secret: " ".join(secret.split()),
+    "indented": lambda secret: secret.replace("\n", "\n    "),
+}
+
+
+def leaks(secret: str, written: str, text: str) -> bool:
+    """Whether half of it or more is still there, as it is or as it was written."""
+    half = max(8, len(secret) // 2)
+    parts = [secret, *secret.split("\n")]
+    found = [p[i : i + half] for p in parts if len(p) >= half for i in range(len(p) - half + 1)]
+    return any(part in text for part in found if part.strip()) or written.strip("'\"=") in text
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+@given(secret=SECRETS, before=AROUND, after=AROUND)
+@example(secret=PEM, before="x" * 490, after="")
+@example(secret="abcdefghij-klmnopqrst/uvw+yz", before="x " * 245, after="y")
+def test_a_secret_anywhere_in_any_text_never_survives(
+    how: str, secret: str, before: str, after: str
+) -> None:
+    written = WRITTEN[how](secret)
+    if leaks(secret, written, f"{before} {after}"):
+        return  # what stands around it says as much
+    text = f"{before} {written} {after}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOME_TOKEN", secret)
+        assert not leaks(secret, written, redact(text))
+        assert not leaks(secret, written, brief(text))
+        assert not leaks(secret, written, one_line(text))
+        assert not leaks(secret, written, classify(RuntimeError(text))["reason"])
+        found = failure(RuntimeError(text))
+        assert not leaks(secret, written, found["reason"] + found["traceback"])
+
+
+def test_a_secret_that_only_the_driver_knows_is_not_cut_by_the_worker() -> None:
+    secret = "0123456789abcdefghijklmnopqrstuvwxyz"
+    reason = failure(RuntimeError("x" * 480 + secret))["reason"]
+    assert secret in reason  # the worker does not know it for one
+    assert "0123456789" not in brief(reason, environment={"MY_KEY": secret})

@@ -14,7 +14,7 @@ from typing import Any
 # Children are forked from a server that has imported everything: a start costs milliseconds.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["model.training.run", "model.data.sample", "transformers.models.bert.modeling_bert"]
+    ["model.training.run", "model.data.sample.corpus", "transformers.models.bert.modeling_bert"]
     + ["transformers.models.auto.modeling_auto", "transformers.models.bert.tokenization_bert"]
 )
 

@@ -26,12 +26,13 @@ def stepper(
     clip: float = 0.0,
     layer_scale: LayerScaleSettings | None = None,
     accumulate: int = 1,
+    batch: BatchSettings | None = None,
     precision: torch.dtype = torch.float32,
     **settings: Any,
 ) -> ReadAtOnce:
     config = RunConfig(
         optim=OptimSettings(clip=clip, layer_scale=layer_scale or LayerScaleSettings()),
-        batch=BatchSettings(accumulate=accumulate),
+        batch=batch or BatchSettings(accumulate=accumulate),
         **settings,
     )
     optimizer = make_optimizer(model.named_parameters(), layers=2, learning_rate=RATE)

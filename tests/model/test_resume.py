@@ -41,6 +41,8 @@ def for_schedule(name: str) -> dict[str, Any]:
     settings = {**QUICK, "schedule.name": name}
     if name in JOINT:
         settings |= {"surgery": "pcgrad", "smart.variant": "ball"}
+    else:
+        settings |= {"loss.weighting": "uncertainty", "rdrop.weight": 1}
     return settings
 
 

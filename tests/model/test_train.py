@@ -91,8 +91,11 @@ def test_every_loss_trains(loss: str, tmp_path: Path) -> None:
         "cross_entropy": {"loss.sentiment": loss},
         "dual_objective": {"loss.sentiment": loss, "loss.paraphrase": loss, **two},
         "ordinal_log": {"loss.sentiment": loss},
+        "soft_ordinal": {"loss.sentiment": loss, "loss.spread": 0.3},
         "binary_cross_entropy": {"loss.paraphrase": loss},
         "mse": {"loss.similarity": loss},
+        "pearson": {"loss.similarity": loss},
+        "cosent": {"loss.similarity": loss, "pair.encoding.similarity": "cosine"},
     }[loss]
     check_promises(tmp_path, quick_run(tmp_path, settings), load_task_set("sample"))
 
@@ -119,6 +122,11 @@ def test_every_head_trains(settings: dict[str, Any], tmp_path: Path) -> None:
         {"smart.weight": 1, "smart.variant": "random", "smart.tasks": ["sentiment"]},
         {"smart.weight": 1, "smart.every": 2, "smart.bregman": 0.5},
         {"surgery": "pcgrad", "batch.accumulate": 2},
+        {"surgery": "upgrad", "loss.smoothing": 0.1},
+        {"surgery": "mgda"},
+        {"surgery": "imtl_g"},
+        {"surgery": "aligned_mtl", "loss.weighting": "uncertainty"},
+        {"rdrop.weight": 1, "rdrop.tasks": ["sentiment"], "smart.weight": 1},
         {"encoder.adapter": "pals", "encoder.adapter_size": 12, "encoder.adapter_heads": 3},
         {
             "encoder.adapter": "pals",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import (
     BaseDistribution,
@@ -33,7 +34,10 @@ class FakeSpace:
         }
         if params.get("sizes") == "8-16-8":
             found["depth"] = IntDistribution(1, 8)
-        return found
+        return {key: domain for key, domain in found.items() if key in params}
+
+    def default_params(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"rate": 1e-3, "sizes": "4-4-4"}, {"weight": 11.0}
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         settings: dict[str, Any] = {
@@ -44,6 +48,25 @@ class FakeSpace:
         if settings["sizes"] == [8, 16, 8]:
             settings["depth"] = trial.suggest_int("depth", 1, 8)
         return settings
+
+    def draw(
+        self, rng: np.random.Generator, given: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        point = {"rate": 10 ** rng.uniform(-5, -2), "weight": rng.uniform(0, 10)}
+        return {**point, "sizes": [4, 4, 4], **(given or {})}
+
+    def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {**params, "sizes": SIZES[params["sizes"]]}
+
+    def params(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        sizes = "-".join(map(str, settings["sizes"]))
+        return {**settings, "sizes": sizes}
+
+    def default_point(self) -> dict[str, Any]:
+        return {}
+
+    def missing(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("rate",)
 
 
 class NarrowSpace(FakeSpace):
@@ -83,6 +106,7 @@ def create(ledger: Ledger, **changes: Any) -> str:
 
 def create_suggested(ledger: Ledger, fixed: Mapping[str, Any] | None = None) -> str:
     made = suggest_next(ledger.state, FakeSpace(), fixed)
+    assert made is not None
     return create(ledger, number=made.number, params=made.params, settings=made.settings)
 
 

@@ -165,7 +165,7 @@ def assert_whole(folder: Path, undisturbed: Path) -> None:
     closings = [e["trial"] for e in events(folder) if e["event"] == "finished"]
     assert sorted(closings) == sorted(state.trials)
     study = open_study(folder)
-    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * (TRIALS - 1)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * TRIALS
     other = state_of(undisturbed)
     assert [t.params for t in state.trials.values()] == [t.params for t in other.trials.values()]
     assert curves_of(folder) == curves_of(undisturbed)

@@ -81,9 +81,13 @@ def make_run(
     tasks: str,
     data: Path,
     examples: int = 240,
+    evaluations: int = 1,
     **changes: Any,
 ) -> Path:
-    """A run's folder as a search leaves it. `changes` are settings held in all trials."""
+    """A run's folder as a search leaves it. `changes` are settings held in all trials.
+
+    With more than one evaluation the trials are finals.
+    """
     held = {"encoder.name": "tiny", "smart.weight": 0, "batch.sizes": [8, 8, 8], **changes}
     request = SearchRequest(tasks=tasks, data=str(data), set=held, keep=8)
     space = load_space("default", tasks, held)
@@ -105,9 +109,13 @@ def make_run(
             seed=0,
             sampler="tpe",
             resumed=False,
+            rungs=[[examples // 3, 9], [examples, len(points)]] if evaluations > 1 else [],
         )
         for number, point in enumerate(points):
-            add_trial(ledger, space, dict(point), number, folder, data, examples, cache)
+            add_trial(
+                *(ledger, space, dict(point), number, folder, data, examples, cache),
+                evaluations=evaluations,
+            )
         ledger.append("end", reason="complete")
     return folder
 
@@ -121,6 +129,7 @@ def add_trial(
     data: Path,
     examples: int,
     cache: ProcessCache,
+    evaluations: int = 1,
 ) -> None:
     name = ledger.state.next_id
     ledger.append(
@@ -131,8 +140,11 @@ def add_trial(
         settings=point,
         origin="default" if number == 0 else "sampler",
         seed=0,
+        level=int(evaluations > 1),
+        length=examples,
     )
-    budget = {"budget.examples": examples, "budget.epochs": None, "budget.eval_every": examples}
+    every = examples // evaluations
+    budget = {"budget.examples": examples, "budget.epochs": None, "budget.eval_every": every}
     config = space.config(point, space.task_set, budget)
     for record in train(
         config, space.task_set, out=folder / "trials" / name, data=data, cache=cache, warn=_quiet

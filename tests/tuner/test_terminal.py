@@ -226,10 +226,11 @@ def test_the_block_is_drawn_in_place_below_the_events(terminal: Terminal) -> Non
     console.draw(engine)
     shown = terminal.screen()
     assert [line[10:] for line in shown[:5]] == [f"event {step}" for step in range(1, 6)]
-    assert shown[5].startswith("1 of 6 trials  2 running  0:00")
+    assert shown[5].startswith("x  1 of 6 trials  2 running  0:00")
     assert shown[6].startswith("best .720 [.700, .740] (t0000)")
-    assert shown[7].startswith("  t0001  " + "━" * 8 + "─" * 12 + "  42 %      500/1,200")
-    assert len(shown) == 9
+    assert shown[7] == "  with the default configuration"
+    assert shown[8].startswith("  t0001  " + "━" * 8 + "─" * 12 + "  42 %      500/1,200  training")
+    assert len(shown) == 10
     console.clear()
     assert len(terminal.screen()) == 5
 
@@ -239,11 +240,11 @@ def test_the_block_may_shrink_and_grow(terminal: Terminal) -> None:
     console.draw(engine)
     engine.end("t0000")
     console.draw(engine)
-    assert len(terminal.screen()) == 3
+    assert len(terminal.screen()) == 4
     engine.begin()
     engine.begin()
     console.draw(engine)
-    assert len(terminal.screen()) == 5
+    assert len(terminal.screen()) == 6
 
 
 def test_a_warning_leaves_the_block_whole(
@@ -263,7 +264,7 @@ def test_lines_never_wrap(terminal: Terminal, columns: int) -> None:
     console, engine = terminal.console(), FakeEngine(trials=1, live=2)
     for _ in range(3):
         console.draw(engine)
-    assert len(terminal.screen()) == 4
+    assert len(terminal.screen()) == 5
     assert max(map(len, terminal.screen())) < columns
 
 
@@ -274,7 +275,7 @@ def test_a_window_made_narrower_is_cleaned_up(terminal: Terminal) -> None:
     terminal.resize(30, 24)
     for _ in range(2):
         console.draw(engine)
-    assert len(terminal.screen()) == 4
+    assert len(terminal.screen()) == 5
 
 
 def test_a_low_window_says_how_many_trials_it_leaves_out(terminal: Terminal) -> None:
@@ -316,7 +317,7 @@ def test_stopped_failed_and_repeated_trials_are_counted(terminal: Terminal) -> N
     stopping, head, best = terminal.screen()[:3]
     assert stopping == "stopping (time): what runs is being saved"
     assert head.startswith(
-        "2 of 6 trials  1 running  1 stopped  1 failed  1 again with other seeds"
+        "x  2 of 6 trials  1 running  1 pruned  1 failed  1 again with other seeds"
     )
     assert best == "none has finished yet"
 
@@ -331,7 +332,7 @@ def test_with_a_task_as_objective_its_value_is_shown() -> None:
     name = engine.begin()
     ends = {"score": 0.72, "interval": [0.7, 0.74]}
     engine.add("evaluated", trial=name, examples=MOST, tasks={"mood": task}, **ends)
-    assert View(engine).trial(engine.live[name]).endswith("  .500")
+    assert View(engine).trial(engine.live[name]).endswith("  .500  mood .500")
     engine.add("finished", trial=name)
     assert best_line(engine.state) == "best mood .500 [.400, .600] (t0000)"
 
@@ -377,7 +378,7 @@ def test_a_trial_is_measured_by_its_own_length_and_the_time_left_by_all_rungs() 
     engine = FakeEngine(stages=stages)
     name = engine.begin(length=300)
     view, now = view_after(engine, 10, 150)
-    assert view.trial(engine.live[name]).endswith(" 50 %      150/300")
+    assert view.trial(engine.live[name]).endswith(" 50 %      150/300  training")
     assert view.left(now) == pytest.approx((150 + 2 * 300 + MOST) / 15)
 
 
@@ -385,9 +386,31 @@ def test_there_is_no_estimate_without_progress_or_while_stopping() -> None:
     engine = FakeEngine(live=1)
     view, now = view_after(engine, 10, 0)
     assert view.left(now) is None
+    view, now = view_after(engine, 1, 100)
+    assert view.left(now) is None  # too early to say
     view, now = view_after(engine, 10, 100)
+    assert view.left(now)
     engine.draining = "interrupted"
     assert view.left(now) is None
+
+
+def test_the_block_moves_while_nobody_asks_for_it(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STILL", 0.01)
+    console, engine = terminal.console(), FakeEngine(live=1)
+    console.draw(engine)
+    drawn = terminal.getvalue().count("t0000")
+    while terminal.getvalue().count("t0000") < drawn + 3:
+        time.sleep(0.01)
+    console.clear()
+    assert terminal.screen() == []
+
+
+def test_what_takes_long_is_a_line_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with SearchConsole().phase("starting Ray"):
+        pass
+    assert re.fullmatch(rf"{TIME}starting Ray\n", capsys.readouterr().out)
 
 
 # --- small things -------------------------------------------------------------------------------
@@ -443,6 +466,6 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
     shown = screen(text, 70)
     assert [line[10:] for line in shown[:3]] == ["event 4", "event 8", "event 12"]
     assert shown[3] == "careful" and shown[-1] == "the end"
-    assert len(shown) == 9 and shown[4].startswith("0 of 6 trials  2 running")
-    assert re.fullmatch(r"  t0000  [━─]{20} +\d+ % +[\d,]+/1,200", shown[6])
+    assert len(shown) == 9 and shown[4].startswith("x  0 of 6 trials  2 running")
+    assert re.fullmatch(r"  t0000  [━─]{20} +\d+ % +[\d,]+/1,200  training", shown[6])
     assert max(map(len, shown)) < 70

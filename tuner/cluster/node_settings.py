@@ -75,7 +75,7 @@ def aws_typos(settings: dict[str, Any]) -> Iterator[str]:
 
 @lru_cache
 def run_instances() -> Any:
-    from botocore.session import get_session  # type: ignore[import-untyped]
+    from botocore.session import get_session
 
     return get_session().get_service_model("ec2").operation_model("RunInstances").input_shape
 

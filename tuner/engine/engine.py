@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from model.cli.text import settings_text, short
 from model.common.errors import InputError
 from model.tasks.task_set import TaskSet
+from tuner.engine.earlier import starts_of
 from tuner.engine.job import Job, training_budget
 from tuner.engine.promotion import Promotion
 from tuner.engine.sampling import Suggester
 from tuner.engine.stages import REDUCTION, Stages
+from tuner.engine.study import TASK_GP
 from tuner.engine.study_file import StudyFile
 from tuner.runs.folder import trial_folder
 from tuner.runs.ledger import Ledger, faults_of
@@ -25,17 +28,21 @@ from tuner.runs.retention import CheckpointStore, surplus, wanted
 from tuner.runs.state import (
     CONFIRM,
     DEFAULT,
+    DISTILLED,
     PROMOTED,
+    START,
     RunState,
     TrialState,
     Warn,
+    noise_of,
     objective_value,
 )
 from tuner.space.space import Space
 
-START, SAMPLED = "start_from", "sampler"
+SAMPLED = "sampler"
 # Why a search stops before all is done.
 INTERRUPTED, TIME, FAILURES, LEDGER = "interrupted", "time", "failures", "ledger"
+MEMORY = "memory"  # a failure's kind
 STORAGE = "storage"  # a failure's kind as well: it is not the trial's own, and ends no trial
 
 
@@ -51,6 +58,7 @@ class Limits:
     attempts: int = 4  # a trial that loses its machine so often has failed
     failures: int = 5  # trials failed in a row before the search stops
     deadline: float | None = None  # time.monotonic() by which to stop
+    shared_gpu: bool = False  # trials have neighbours, which may have taken the memory
 
 
 @dataclass
@@ -77,6 +85,7 @@ class Engine:
     warn: Warn
     log: Warn
     live: dict[str, Live] = field(default_factory=dict)
+    own_gpu: set[str] = field(default_factory=set)  # trials that shall not share one again
     draining: str | None = None
     fatal: Exception | None = None
     kept: list[TrialState] = field(default_factory=list)  # closed ones with a checkpoint to keep
@@ -85,7 +94,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
-        self.promotion = Promotion(self.state, self.stages, self.limits.reduction)
+        self.promotion = self._promotion()
         for trial in self.state.open_trials:  # at its rung, and its driver died before it rested
             if trial.evaluations and not trial.frozen and self.promotion.rests(trial):
                 self._freeze(trial)
@@ -138,15 +147,25 @@ class Engine:
 
     def _create_search_trial(self) -> TrialState | None:
         seed = self.state.seed
-        known = self.space.start_from
+        known = [*starts_of(self.state), *self.space.start_from]
         number = self.state.next_number
         if not any(trial.origin == DEFAULT for trial in self.state.search_trials):
-            # Outside the study: the default may lie outside the space that is searched.
+            # Without a number, as no sampler is shown it: it may lie outside the space.
             return self._created(None, {}, {}, DEFAULT, seed)
         fixed = self.space.params(known[number]) if number < len(known) else None
         found = self.suggester.next(fixed)
+        if found is None:
+            return self._exhausted()
         origin = START if fixed else SAMPLED
         return self._created(found.number, found.params, found.settings, origin, seed)
+
+    def _exhausted(self) -> TrialState | None:
+        """Nothing is left to try: what is left of the budget goes into repeats with new seeds."""
+        tried, left = len(self.state.search_trials), self.state.missing
+        stages = self.stages.without(left)
+        if self._plan_again(stages, exhausted=True):
+            self.log(f"all {tried} points of the space are tried; {stages.text()}")
+        return self._next_trial()
 
     def _promote(self, configuration: str, level: int) -> TrialState | None:
         first = self.state.trials[configuration]
@@ -164,6 +183,18 @@ class Engine:
     def _repeat(self, of: str, seed: int, level: int) -> TrialState | None:
         settings = self.state.trials[of].settings
         return self._created(None, {}, settings, CONFIRM, seed, of=of, level=level)
+
+    def distill(self, teacher: str) -> None:
+        """The best configuration once more, taught by the answers in this file."""
+        best = self.state.best_trial()
+        assert best is not None  # whose answers they are
+        first = self.state.trials[best.configuration]
+        settings = {**first.settings, "distill.teacher": teacher}
+        self._created(
+            *(None, first.params, settings, DISTILLED, first.seed),
+            of=first.id,
+            level=self.stages.top,
+        )
 
     def _created(
         self,
@@ -193,31 +224,32 @@ class Engine:
             return None
         trial: TrialState = self.state.trials[name]
         self.promotion.enter(trial)
-        self._show(trial)
+        self.study.update(trial)
         return trial
 
     # --- trials that rest -------------------------------------------------------------------
 
     def _freeze(self, trial: TrialState) -> None:
-        self._write("frozen", trial=trial.id, examples=trial.examples)
         self.live.pop(trial.id, None)
-        self._show(trial)
-        self.log(f"{trial.id} rests at {trial.examples:,} examples")
+        if self._write("frozen", trial=trial.id, examples=trial.examples) is None:
+            return
+        self.study.update(trial)
+        self.log(f"{trial.id} waits at its rung: {self._result(trial)}")
         self._close_frozen(self.state.trials[name] for name in self.promotion.hopeless(trial.level))
 
     def _close_frozen(self, trials: Iterable[TrialState]) -> None:
         for trial in [trial for trial in trials if trial.frozen]:
             rung, reason = self.promotion.rung(trial), self.promotion.standing(trial)
-            self._write(
-                "stopped", trial=trial.id, examples=trial.examples, rung=rung, reason=reason
-            )
-            self._closed(trial, f"goes no further: {reason}")
+            told = {"examples": trial.examples, "rung": rung, "reason": reason}
+            if self._write("stopped", trial=trial.id, **told) is not None:
+                self._closed(trial, f"pruned: {self._result(trial)}")
 
     def _job(self, trial: TrialState) -> Job:
         budget = training_budget(trial, self.stages, self.space.base, len(self.tasks))
         extra = {**self.extra, **budget, "seed": trial.seed}
         config = self.space.config(trial.settings, self.tasks, extra)
         alone = self.stages.is_final(trial) and self.stages.final.places == 1
+        alone = alone or trial.origin == DISTILLED
         return Job(
             trial=trial.id,
             settings=config.to_flat(),
@@ -225,6 +257,7 @@ class Engine:
             data=None if self.data is None else str(self.data),
             out=str(trial_folder(self.folder, trial.id)),
             threads=(alone and self.limits.final_threads) or self.limits.threads,
+            own_gpu=trial.id in self.own_gpu,
             known=trial.examples,
         )
 
@@ -262,7 +295,7 @@ class Engine:
             return False
         if self._write("evaluated", **event) is None:
             return False
-        self._show(trial)
+        self.study.update(trial)
         self.promotion.rank(trial)
         if not self.promotion.rests(trial):
             return True
@@ -271,11 +304,22 @@ class Engine:
 
     def finished(self, name: str) -> None:
         if self._write("finished", trial=name) is not None:
-            goal = self.state.goal
-            best = self.state.trials[name].best(goal)
-            said = f"{goal} {objective_value(best, goal):.3f}" if best else "no evaluation"
-            self._closed(self.state.trials[name], f"finished: {said}")
-            self._plan(self.state.trials[name])
+            trial = self.state.trials[name]
+            self.promotion.rank(trial)
+            self._closed(trial, f"finished: {self._result(trial)}")
+            self._plan(trial)
+
+    def _result(self, trial: TrialState) -> str:
+        """overall .357 ± .029 after 80 examples, rank 4 of 5"""
+        goal, goals = self.state.goal, self.state.objectives
+        best = trial.best(goal)
+        if best is None:
+            return "no evaluation"
+        noise = noise_of(best, goals)
+        around = f" ± {short(noise)}" if noise else ""
+        said = f"{goal} {short(objective_value(best, goal))}{around}"
+        rank = "" if trial.is_repeat else self.promotion.rank_text(trial)
+        return f"{said} after {trial.examples:,} examples" + (f", {rank}" if rank else "")
 
     def _plan(self, trial: TrialState) -> None:
         """Divide the time that is left, once a trial has shown how fast they are.
@@ -289,17 +333,33 @@ class Engine:
             return
         pace = trial.examples / max(1e-3, (trial.closed or 0) - trial.created)
         stages = self.replan(pace, speed)
+        if self._plan_again(stages, pace=pace, speed=speed):
+            self.log(f"{speed:,.0f} examples/s a trial: {stages.text()}")
+
+    def _plan_again(self, stages: Stages, **why: Any) -> bool:
         rungs = [[rung.examples, rung.places] for rung in stages.rungs]
         told = {"rungs": rungs, "num_samples": stages.trials, "race": list(stages.race)}
-        if self._write("planned", pace=pace, speed=speed, **told) is not None:
-            self.stages = stages
-            self.promotion = Promotion(self.state, stages, self.limits.reduction)
-            self.log(f"{speed:,.0f} examples/s a trial: {stages.text()}")
+        if self._write("planned", **why, **told) is None:
+            return False
+        self.stages = stages
+        self.promotion = self._promotion()
+        self.study.rewrite()
+        return True
+
+    def _promotion(self) -> Promotion:
+        points = self.suggester.points if self.state.sampler == TASK_GP else None
+        return Promotion(self.state, self.stages, self.limits.reduction, points)
 
     def failed(self, name: str, failure: Mapping[str, str]) -> None:
         if failure["kind"] == STORAGE:
             self.live.pop(name, None)
             self.storage_lost(failure["reason"])
+            return
+        if failure["kind"] == MEMORY and self.limits.shared_gpu and name not in self.own_gpu:
+            # Not in the ledger: that the point does not fit would be news for the sampler.
+            self.own_gpu.add(name)
+            self.live.pop(name, None)
+            self.warn(f"{name}: out of memory beside others; once more with a GPU to itself")
             return
         if self._write("failed", trial=name, **{"traceback": "", **failure}) is None:
             return
@@ -326,15 +386,10 @@ class Engine:
     def _closed(self, trial: TrialState, said: str) -> None:
         self.live.pop(trial.id, None)
         self.promotion.rank(trial)
-        self._show(trial)
+        self.study.update(trial)
         self.log(f"{trial.id} {said}")
         self.store.closed(trial.id)
         self.tidy([*self.kept, trial])
-
-    def _show(self, trial: TrialState) -> None:
-        first = self.state.trials.get(trial.configuration, trial)
-        if first.number is not None and not trial.is_repeat:  # else it is no part of the study
-            self.study.update(first)
 
     def tidy(self, trials: Iterable[TrialState]) -> None:
         """Delete the checkpoints of these that nothing needs; said in the ledger first."""
@@ -342,8 +397,8 @@ class Engine:
         chosen = wanted(self.state, self.limits.keep, trials)
         self.kept = [trial for trial in trials if trial.id in chosen]
         for name, checkpoints in surplus(trials, chosen, self.store).items():
-            self._write("removed", trial=name, checkpoints=checkpoints)
-            self.store.delete(name, checkpoints)
+            if self._write("removed", trial=name, checkpoints=checkpoints) is not None:
+                self.store.delete(name, checkpoints)
 
     # --- stopping ---------------------------------------------------------------------------
 
@@ -378,12 +433,10 @@ class Engine:
     def describe(self, trial: TrialState) -> str:
         if trial.origin == DEFAULT:
             return "the default configuration"
+        if trial.origin == DISTILLED:
+            return f"{trial.of} again, taught by the best ensemble"
         if trial.origin == CONFIRM:
             return f"{trial.of} again with seed {trial.seed}"
         if trial.origin == PROMOTED:
             return f"{trial.of} again, for {trial.length:,} examples"
-        parts = []
-        for key, value in trial.params.items():
-            shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-            parts.append(f"{key}={shown}")
-        return " ".join(parts)
+        return settings_text(trial.params)

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.engine.stages import Stages
-from tuner.runs.state import TrialState
+from tuner.runs.state import DISTILLED, TrialState
 
-# Scoring a dev row takes about a fifth of the time of training on an example.
+# Scoring a dev row takes about a fifth of the time of training on an example. So much of the time
+# may go into it that about a tenth of a search does.
+SCORED = 0.2
 EVALUATIONS = 3  # of a trial that is trained in full
-ROWS_PER_EXAMPLE = 1.25  # dev rows that a short trial is scored on: a quarter of its time
+SHARE = 0.15  # of its time that they may take, or there are two
+ROWS_PER_EXAMPLE = 0.8  # dev rows that a short trial is scored on
 FEWEST_ROWS = 100  # of each task
 # A training that rests on its way cannot know its end: the rate stays until a short cool-down, and
 # averaged weights are scored, which are what a rate at rest would give.
@@ -29,6 +32,7 @@ class Job:
     data: str | None
     out: str
     threads: int
+    own_gpu: bool = False  # shared with no other trial
     known: int = 0  # examples at the last evaluation that the ledger has
 
     def as_config(self) -> dict[str, Any]:
@@ -48,15 +52,19 @@ def training_budget(
     """
     length = trial.length or stages.final.examples
     own: dict[str, Any] = {"budget.examples": length, "budget.epochs": None}
-    third = max(1, -(-length // EVALUATIONS))
+    most = base.get("budget.eval_rows")
+    cost = EVALUATIONS * SCORED * (most or 0) * tasks
+    count = EVALUATIONS if cost <= SHARE * length else EVALUATIONS - 1
+    part = max(1, -(-length // count))
     if stages.promotion == "continue" and not trial.is_repeat:
         below = [rung.examples for rung in stages.rungs[:-1]]
-        later = [n * third for n in range(1, EVALUATIONS) if n * third > (below or [0])[-1]]
+        later = [n * part for n in range(1, count) if n * part > (below or [0])[-1]]
         suits = {key: value for key, value in GOES_ON.items() if key not in base}
+        if trial.settings.get("encoder.adapter", base.get("encoder.adapter")) == "lora":
+            suits.pop("average.share", None)  # of low-rank updates there is no mean
         return {**suits, **trial.settings} | own | {"budget.eval_at": [*below, *later, length]}
-    if stages.is_final(trial) or not stages.top:
-        return own | {"budget.eval_every": third}
+    if stages.is_final(trial) or not stages.top or trial.origin == DISTILLED:
+        return own | {"budget.eval_every": part}
     rows = max(FEWEST_ROWS, round(ROWS_PER_EXAMPLE * length / tasks))
-    most = base.get("budget.eval_rows")
     rows = rows if most is None else min(rows, int(most))
     return own | {"budget.eval_every": length, "budget.eval_rows": rows}

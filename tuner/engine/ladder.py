@@ -1,9 +1,10 @@
 """Who goes on: promotion by successive halving, with examples seen as the resource.
 
-Configurations are ranked at each rung by the score that they have there. A configuration goes on
-to the next rung as soon as it is sure to be among the best, or among the best `1 / reduction` of
-those that are through while a slot would be idle otherwise. Nobody is judged by less than the rung
-has seen, and everything follows from the results, so the ledger gives the same decisions again.
+Configurations are ranked at each rung by the score that they have there; with several objectives
+those on the Pareto front come first. A configuration goes on to the next rung as soon as it is sure
+to be among the best, or among the best `1 / reduction` of those that are through while a slot would
+be idle otherwise. Nobody is judged by less than the rung has seen, and everything follows from the
+results, so the ledger gives the same decisions again.
 
 The default configuration goes along up to the last rung before the finals: it is what all others
 are compared with. A final is given to another only if that is better by more than chance.
@@ -13,23 +14,31 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tuner.engine.stages import Stages
 
 # Of a score's noise, so much a configuration must lead the default by. The noise is 1.96 standard
 # errors of one score; two scores on the same examples differ by chance with about half of that.
 MARGIN = 0.5
+# A start point is known from training in full, and stays unless one is ahead by all of the noise.
+STAYS = 1.0
 
 
 @dataclass(frozen=True, order=True)
 class Result:
-    """A configuration at a rung. Sorted, the best come first; of equals the earlier one."""
+    """A configuration at a rung. Sorted, the best come first; of equals the earlier one.
 
+    With several objectives that is by how many others are better in all of them, so that those on
+    the Pareto front come first, and only then by the mean of the objectives.
+    """
+
+    beaten: int  # by how many
     rank: float  # the score, turned round
     order: int
     configuration: str = field(compare=False)
     noise: float = field(compare=False, default=0.0)  # how far the score may be off
+    values: tuple[float, ...] = field(compare=False, default=())  # of several objectives
 
     @property
     def score(self) -> float:
@@ -46,6 +55,21 @@ class Level:
     results: list[Result] = field(default_factory=list)  # best first
     waiting: list[Result] = field(default_factory=list)  # of these, what may still go on
     default: Result | None = None  # of the default configuration
+
+    def beat(self, values: tuple[float, ...]) -> None:
+        """A newcomer with these values leaves some of the others behind."""
+
+        def ranked(each: Result) -> Result:
+            return replace(each, beaten=each.beaten + dominates(values, each.values))
+
+        self.results = sorted(map(ranked, self.results))
+        self.waiting = sorted(map(ranked, self.waiting))
+        self.default = None if self.default is None else ranked(self.default)
+
+
+def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """As good in all objectives, and better in one."""
+    return one != other and bool(one) and all(a >= b for a, b in zip(one, other, strict=True))
 
 
 class Ladder:
@@ -64,12 +88,23 @@ class Ladder:
             at.running.add(configuration)
             self.leave(configuration, level - 1)
 
-    def result(self, configuration: str, level: int, score: float, noise: float = 0.0) -> None:
+    def result(
+        self,
+        configuration: str,
+        level: int,
+        score: float,
+        noise: float = 0.0,
+        values: tuple[float, ...] = (),
+    ) -> None:
         """The first one counts: a report that comes again changes nothing."""
         at = self.levels[level]
         if configuration in at.running:
             at.running.remove(configuration)
-            found = Result(-score, self.order[configuration], configuration, noise)
+            beaten = sum(dominates(each.values, values) for each in at.results)
+            if values:
+                at.beat(values)
+            order = self.order[configuration]
+            found = Result(beaten, -score, order, configuration, noise, values)
             insort(at.results, found)
             at.default = found if configuration == self.default else at.default
             above = self.levels[level + 1].entered if level < self.stages.top else set()
@@ -148,11 +183,15 @@ class Ladder:
 
     # --- the finals -------------------------------------------------------------------------
 
-    def finalists(self, repeats: Mapping[str, Sequence[float]]) -> list[str]:
+    def finalists(
+        self, repeats: Mapping[str, Sequence[float]], starts: Sequence[str] = ()
+    ) -> list[str]:
         """Configurations in the order in which finals are given to them, once all below is known.
 
         `repeats` has scores of the same length with further seeds; the mean of all counts. Where
-        nothing beats the default by more than chance, the default is the first.
+        nothing beats the default by more than chance, the default is the first. `starts` are the
+        start points, of which the first is thought best: a score after a part of the training is
+        weak evidence against it.
         """
         if not self.stages.top:
             return []
@@ -168,13 +207,14 @@ class Ladder:
             each.configuration: each.noise / (1 + len(repeats.get(each.configuration, ()))) ** 0.5
             for each in found
         }
-        order = sorted(means, key=lambda name: -means[name])  # stable: the better of one seed first
-        if self.default in means:
-            lead = means[order[0]] - means[self.default]
-            if order[0] != self.default and lead <= MARGIN * noise[order[0]]:
-                order.remove(self.default)
-                order.insert(0, self.default)
-        return order
+        beaten = {each.configuration: each.beaten for each in found}
+        # Stable: of equals the better of one seed comes first.
+        order = sorted(means, key=lambda name: (beaten[name], -means[name]))
+        best, margin = means[order[0]], noise[order[0]]
+        first = next((n for n in starts if n in means and best - means[n] <= STAYS * margin), None)
+        if self.default in means and best - means[self.default] <= MARGIN * margin:
+            first = self.default
+        return order if first is None else [first, *(name for name in order if name != first)]
 
 
 def mean(values: Sequence[float]) -> float:

@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tuner.engine.ladder import Ladder
+from tuner.engine.points import Points
 from tuner.engine.stages import Stages
-from tuner.runs.state import DEFAULT, RunState, TrialState, noise_of, objective_score
+from tuner.engine.task_gp import model_of
+from tuner.runs.state import (
+    DEFAULT,
+    START,
+    RunState,
+    TrialState,
+    noise_of,
+    objective_score,
+    objective_value,
+)
+
+SURE = 0.8  # probability from which on the model goes before the ranks
+DRAWS = 2000
 
 
 @dataclass(frozen=True)
@@ -20,9 +35,15 @@ class Step:
 
 
 class Promotion:
-    def __init__(self, state: RunState, stages: Stages, reduction: float) -> None:
+    """`points` are given where a model of the results has a say."""
+
+    def __init__(
+        self, state: RunState, stages: Stages, reduction: float, points: Points | None = None
+    ) -> None:
         self.state = state
         self.stages = stages
+        self.points = points
+        self._sure_of: tuple[int, str | None] | None = None  # after so many closed trials
         self.ladder = Ladder(stages, reduction)
         for trial in state.trials.values():
             self.enter(trial)
@@ -47,7 +68,8 @@ class Promotion:
             if found := self.state.at_rung(name, level):
                 _, entry = found
                 score, noise = objective_score(entry, goals), noise_of(entry, goals)
-                self.ladder.result(name, level, score, noise)
+                values = tuple(objective_value(entry, goal) for goal in goals)
+                self.ladder.result(name, level, score, noise, values if len(goals) > 1 else ())
         if trial.status != "open":
             self.ladder.fail(name, trial.level)  # unless it has a result there
         if trial.status == "stopped":
@@ -70,6 +92,14 @@ class Promotion:
         results = self.ladder.levels[trial.level].results
         rank = next(n for n, r in enumerate(results, 1) if r.configuration == trial.id)
         return f"number {rank} of {len(results)} at {self.rung(trial):,} examples"
+
+    def rank_text(self, trial: TrialState) -> str:
+        """Where its configuration stands among those at its rung; nothing if it stands alone."""
+        results = self.ladder.levels[min(trial.level, self.stages.top)].results
+        names = [result.configuration for result in results]
+        if len(names) < 2 or trial.configuration not in names:
+            return ""
+        return f"rank {names.index(trial.configuration) + 1} of {len(names)}"
 
     def hopeless(self, level: int) -> list[str]:
         return self.ladder.hopeless(level)
@@ -107,8 +137,36 @@ class Promotion:
         if self.ladder.is_full(self.stages.top):
             return None
         entered = self.ladder.levels[-1].entered
-        left = (name for name in self.ladder.finalists(self._repeated()) if name not in entered)
+        left = (name for name in self.finalists() if name not in entered)
         return next((Step(name, self.stages.top) for name in left), None)
+
+    def finalists(self) -> list[str]:
+        """By rank at the last rung, unless the model of the results is sure of another one.
+
+        A rank compares what was reached after a part of the training, the model what will be
+        after all of it.
+        """
+        starts = [trial.id for trial in self.state.search_trials if trial.origin == START]
+        ranked = self.ladder.finalists(self._repeated(), starts)
+        if self.points is None or len(ranked) < 2:
+            return ranked
+        done = len(self.state.closed_trials)
+        if self._sure_of is None or self._sure_of[0] != done:
+            self._sure_of = done, self._better(ranked)
+        better = self._sure_of[1]
+        return ranked if better is None else [better, *(n for n in ranked if n != better)]
+
+    def _better(self, ranked: list[str]) -> str | None:
+        """Which configuration is surely better in full than the one that ranks first, if any."""
+        model = None if self.points is None else model_of(self.state, self.points)
+        if model is None or ranked[0] not in model.tried:
+            return None
+        names = list(model.tried if self.stages.promotion == "restart" else ranked)
+        at = np.stack([model.tried[name] for name in names])
+        drawn = model.surrogate.draw(at, DRAWS, np.random.default_rng(self.state.seed))
+        best = names[int(drawn.mean(0).argmax())]
+        wins = (drawn[:, names.index(best)] > drawn[:, names.index(ranked[0])]).mean()
+        return best if wins >= SURE and best != ranked[0] else None
 
     def _repeated(self) -> dict[str, list[float]]:
         """Scores with further seeds, by configuration."""

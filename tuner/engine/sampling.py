@@ -3,7 +3,9 @@
 Optuna is asked with a sampler that is seeded by the run's seed and the trial's number, about a
 study that holds what the ledger does. So a search that was killed and rebuilt suggests what it
 would have suggested, and whatever a sampler hides in a study (CMA-ES pickles itself into it)
-never reaches the disk.
+never reaches the disk. `task_gp` is a sampler of our own and follows from the ledger as they do.
+
+No point is tried twice: all trials of a search have one seed, so the second would tell nothing.
 
 What a sampler is shown has a bound (`tuner.engine.study.SHOWN`), or the time of all suggestions
 together would grow with the square of their number. Beyond it, it sees the trials that are open,
@@ -16,18 +18,22 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as S
 
+from tuner.engine.points import Points
 from tuner.engine.study import (
     INFEASIBLE,
     SHOWN,
     STATEFUL,
+    TASK_GP,
     SearchSpace,
     freeze,
     lost,
@@ -36,8 +42,12 @@ from tuner.engine.study import (
     quiet,
     seed_for,
 )
+from tuner.engine.task_gp import propose
 from tuner.runs.state import RunState, TrialState, objective_score, objective_value
+from tuner.space.space import Space
 
+TRIES = 10  # suggestions of a sampler, before a draw takes its place
+DRAWS = 1000  # of points that were all tried before: then there are no others
 BEST = 50  # of those shown; twice as many as TPE takes for the best
 
 
@@ -50,7 +60,7 @@ class Suggestion:
 
 def suggest_next(
     state: RunState, space: SearchSpace, fixed: Mapping[str, Any] | None = None
-) -> Suggestion:
+) -> Suggestion | None:
     """What to try next. `fixed` are params of a known point; what it leaves out is suggested."""
     return Suggester(state, space).next(fixed)
 
@@ -66,16 +76,63 @@ class Suggester:
         self.space = space
         self.past = VisibleHistory(state, space)
         self.noted: StatefulSampler | None = None
+        self.tried: set[frozenset[tuple[str, Any]]] = set()
+        self.heard = 0  # trials of the state whose points are among them
 
-    def next(self, fixed: Mapping[str, Any] | None = None) -> Suggestion:
+    @cached_property
+    def points(self) -> Points:
+        assert isinstance(self.space, Space)
+        return Points(self.space)
+
+    def next(self, fixed: Mapping[str, Any] | None = None) -> Suggestion | None:
+        """None where every point of the space has been tried."""
+        number = self.state.next_number
+        self._hear()
         with quiet():
-            number = self.state.next_number
-            if self.state.sampler not in STATEFUL:
-                study = self.past.study(SHOWN[self.state.sampler])
-                return ask(study, self.state, self.space, number, fixed)
-            if self.noted is None:
-                self.noted = StatefulSampler(self.state, self.space)
-            return self.noted.next(number, fixed)
+            for attempt in range(1 if self.state.sampler in STATEFUL else TRIES):
+                found = self._suggest(number, attempt, fixed)
+                if _key(found.params) not in self.tried:
+                    return found
+                if fixed and found.params.keys() <= fixed.keys():
+                    fixed = None  # a known point that was tried already
+            self.noted = None  # it took notes of a suggestion that is not followed
+            rng = np.random.default_rng(seed_for(self.state.seed, number))
+            given = self.space.settings(fixed) if fixed else {}
+            for _ in range(DRAWS):
+                settings = self.space.draw(rng, given)
+                params = self.space.params(settings)
+                if _key(params) not in self.tried:
+                    return Suggestion(number, params, settings)
+        return None
+
+    def _suggest(self, number: int, attempt: int, fixed: Mapping[str, Any] | None) -> Suggestion:
+        if self.state.sampler == TASK_GP:
+            rng = np.random.default_rng(seed_for(self.state.seed, number, attempt))
+            given = self.space.settings(fixed) if fixed else {}
+            settings = propose(self.state, self.points, rng, given)
+            return Suggestion(number, self.space.params(settings), settings)
+        if self.state.sampler not in STATEFUL:
+            study = self.past.study(SHOWN[self.state.sampler])
+            return ask(study, self.state, self.space, number, fixed, attempt)
+        if self.noted is None:
+            self.noted = StatefulSampler(self.state, self.space)
+        return self.noted.next(number, fixed)
+
+    def _hear(self) -> None:
+        if not self.tried:
+            self.tried.add(_key(self._default()))
+        trials = self.state.search_trials
+        self.tried.update(_key(trial.params) for trial in trials[self.heard :])
+        self.heard = len(trials)
+
+    def _default(self) -> Mapping[str, Any]:
+        """The default's params, if the space has them all; it is the first trial of a search."""
+        point = self.space.default_point()
+        return {} if self.space.missing(point) else self.space.params(point)
+
+
+def _key(params: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    return frozenset(params.items())
 
 
 def ask(
@@ -84,9 +141,10 @@ def ask(
     space: SearchSpace,
     number: int,
     fixed: Mapping[str, Any] | None,
+    attempt: int = 0,
 ) -> Suggestion:
     study.sampler = make_sampler(
-        state.sampler, seed_for(state.seed, number), objectives=len(state.objectives)
+        state.sampler, seed_for(state.seed, number, attempt), objectives=len(state.objectives)
     )
     if fixed:
         study.enqueue_trial(dict(fixed))

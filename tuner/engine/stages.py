@@ -6,7 +6,7 @@ holds the finals, whose training is that of the model that comes out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.common.errors import InputError
 from tuner.runs.request import PromotionName, SearchRequest
@@ -34,6 +34,7 @@ class Stages:
     promotion: PromotionName = "restart"
     budget: int | None = None  # examples of the whole search, if it has a bound
     race: tuple[int, int] = (0, 0)  # the best N before the finals again, over S further seeds
+    distill: bool = False  # one run more, as long as a final, when all is done
 
     @property
     def top(self) -> int:
@@ -47,6 +48,11 @@ class Stages:
     @property
     def final(self) -> Rung:
         return self.rungs[-1]
+
+    @property
+    def finals(self) -> int:
+        """Trials that others were tried for; none where all are trained in full."""
+        return self.final.places if self.top else 0
 
     @property
     def most_frozen(self) -> int:
@@ -66,12 +72,23 @@ class Stages:
             total += rung.places * (rung.examples - before)
             before = rung.examples if self.promotion == "continue" else 0
         best, seeds = self.race
-        return total + best * seeds * (self.rungs[max(0, self.top - 1)].examples)
+        total += best * seeds * (self.rungs[max(0, self.top - 1)].examples)
+        return total + self.distill * self.final.examples
+
+    def without(self, trials: int) -> Stages:
+        """So many configurations fewer, and for their examples further seeds of the best."""
+        tried = max(1, self.trials - trials)
+        fewer = tuple(Rung(rung.examples, min(rung.places, tried)) for rung in self.rungs)
+        runs = trials * self.rungs[0].examples // self.rungs[max(0, self.top - 1)].examples
+        best = max(self.race[0], min(EXPLORED, tried, runs))
+        race = (best, self.race[1] + runs // best) if runs else self.race
+        return replace(self, rungs=fewer, race=race)
 
     def text(self) -> str:
         """'10 configurations of 330 examples, 3 of 1,000, one final of 5,400'"""
+        taught = f", then one taught by them, of {self.final.examples:,}" if self.distill else ""
         if not self.top:
-            return f"{self.trials} configurations of {self.final.examples:,} examples"
+            return f"{self.trials} configurations of {self.final.examples:,} examples{taught}"
         told = [f"{rung.places} of {rung.examples:,}" for rung in self.rungs[:-1]]
         told[0] = f"{self.trials} configurations of {self.rungs[0].examples:,} examples"
         best, seeds = self.race
@@ -80,7 +97,7 @@ class Stages:
             told.append(f"the best {best} again over {again}")
         count = self.final.places
         finals = "one final" if count == 1 else f"{count} finals"
-        return ", ".join([*told, f"{finals} of {self.final.examples:,}"])
+        return ", ".join([*told, f"{finals} of {self.final.examples:,}"]) + taught
 
 
 def stages_in(state: RunState) -> Stages | None:
@@ -100,6 +117,9 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
     """
     race = request.confirm
     longest, trials = request.max_examples, request.num_samples
+    goals = len(request.objectives)
+    # One for each end of a Pareto front.
+    finals = request.finals or (min(goals, trials or goals) if goals > 1 else None)
     if trials is not None and request.finals is not None and request.finals > trials:
         fault = f"--finals {request.finals} is above --num-samples {trials}; lower it"
         raise InputError("search", [fault])
@@ -109,27 +129,31 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
         trials = trials or FEW_TRIALS
         if request.budget_examples:
             examples = max(1, request.budget_examples // trials)
-        return in_full(trials, longest or examples, race or (0, 0))
+        return replace(
+            in_full(trials, longest or examples, race or (0, 0)), distill=request.distill
+        )
     budget = request.budget_examples or (None if longest or trials else budget)
     if budget is None:
-        return for_trials(
+        stages = for_trials(
             trials or FEW_TRIALS,
             longest or examples,
             shortest=request.grace_examples,
             reduction=request.reduction_factor,
             promotion=request.promotion,
-            finals=request.finals,
+            finals=finals,
             race=race or (0, 0),
         )
+        return replace(stages, distill=request.distill)
     stages = for_budget(
         budget,
         trials=trials,
         examples=longest,
-        finals=request.finals,
+        finals=finals,
         shortest=request.grace_examples,
         reduction=request.reduction_factor,
         promotion=request.promotion,
         race=race,
+        distill=request.distill,
     )
     faults = []
     if stages.cost() > budget:
@@ -172,6 +196,7 @@ def for_time(
     reduction: float = REDUCTION,
     promotion: PromotionName = "restart",
     race: tuple[int, int] | None = None,
+    distill: bool = False,
 ) -> Stages:
     """What fits into so many seconds.
 
@@ -189,8 +214,8 @@ def for_time(
         race = (EXPLORED, 1) if len(lengths) >= RACING_RUNGS else (0, 0)
     share = left / (len(lengths) + bool(race[0] and race[1]))
     places = [max(EXPLORED, int(share / length)) for length in lengths]
-    top = Rung(max(SHORTEST, int(budget * FINAL_SHARE / finals)), finals)
-    return Stages((*map(Rung, lengths, places), top), promotion, budget, race)
+    top = Rung(max(SHORTEST, int(budget * FINAL_SHARE / (finals + distill))), finals)
+    return Stages((*map(Rung, lengths, places), top), promotion, budget, race, distill)
 
 
 # --- by examples --------------------------------------------------------------------------------
@@ -232,6 +257,7 @@ def for_budget(
     reduction: float = REDUCTION,
     promotion: PromotionName = "restart",
     race: tuple[int, int] | None = None,
+    distill: bool = False,
 ) -> Stages:
     """Three fifths or more for the finals; the rungs before them get equal shares of the rest.
 
@@ -240,10 +266,10 @@ def for_budget(
     """
     if examples is None:
         count = finals or 1
-        examples = max(1, int(budget * FINAL_SHARE / count))
+        examples = max(1, int(budget * FINAL_SHARE / (count + distill)))
     else:
-        count = finals or max(1, int(budget * FINAL_SHARE / examples))
-    left = max(0, budget - count * examples)
+        count = finals or max(1, int(budget * FINAL_SHARE / examples) - distill)
+    left = max(0, budget - (count + distill) * examples)
     shortest = shortest or SHORTEST
     few = max(EXPLORED, count)  # at the longest rung before the finals
     rungs = 1
@@ -261,7 +287,7 @@ def for_budget(
     lengths = [max(1, min(examples, int(share / count))) for count in places]
     below = [Rung(length, n) for length, n in zip(lengths, places, strict=True) if n]
     kept = [rung for rung in below if rung.examples < examples]
-    return Stages((*kept, Rung(examples, count)), promotion, budget, race)
+    return Stages((*kept, Rung(examples, count)), promotion, budget, race, distill)
 
 
 def _shortest(left: float, rungs: int, few: int, reduction: float) -> float:

@@ -31,7 +31,21 @@ class SearchSpace(Protocol):
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Any]: ...
 
+    def draw(
+        self, rng: np.random.Generator, given: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]: ...
+
+    def settings(self, params: Mapping[str, Any]) -> dict[str, Any]: ...
+
+    def params(self, settings: Mapping[str, Any]) -> dict[str, Any]: ...
+
+    def default_point(self) -> dict[str, Any]: ...
+
+    def missing(self, settings: Mapping[str, Any]) -> tuple[str, ...]: ...
+
     def distributions(self, params: Mapping[str, Any]) -> dict[str, BaseDistribution]: ...
+
+    def default_params(self) -> tuple[dict[str, Any], dict[str, Any]]: ...
 
 
 # --- samplers -----------------------------------------------------------------------------------
@@ -64,6 +78,11 @@ def _random(seed: int) -> BaseSampler:
     return optuna.samplers.RandomSampler(seed=seed)
 
 
+# Ours: Gaussian processes, one for each task (`tuner.engine.task_gp`).
+TASK_GP = "task_gp"
+AUTO = "auto"
+FEW = 300  # trials, up to which it is taken: beyond, TPE has enough to go by, and is quicker
+
 SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
     "tpe": _tpe,
     "random": _random,
@@ -80,10 +99,23 @@ STATEFUL = ("cmaes", "nsga2")
 SHOWN = {"tpe": 300, "gp": 200, "random": 0}
 
 
+def choose_sampler(name: str, trials: int) -> str:
+    """What `auto` means for so many trials."""
+    if name != AUTO:
+        return name
+    return TASK_GP if trials <= FEW else "tpe"
+
+
+def check_sampler(name: str, *, objectives: int) -> None:
+    if name not in (AUTO, TASK_GP):
+        make_sampler(name, 0, objectives=objectives)
+
+
 def make_sampler(name: str, seed: int, *, objectives: int = 1) -> BaseSampler:
-    """A sampler by name, or InputError if it is not to be had."""
+    """One of Optuna's by name, or InputError if it is not to be had."""
     if name not in SAMPLERS:
-        raise InputError("--sampler", [f"'{name}' is not a sampler; {suggest(name, SAMPLERS)}"])
+        known = [AUTO, TASK_GP, *SAMPLERS]
+        raise InputError("--sampler", [f"'{name}' is not a sampler; {suggest(name, known)}"])
     if missing := [package for package in NEEDS.get(name, ()) if find_spec(package) is None]:
         fault = f"'{name}' needs the package {' and '.join(missing)}: pip install "
         raise InputError("--sampler", [fault + " ".join(missing)])
@@ -95,9 +127,10 @@ def make_sampler(name: str, seed: int, *, objectives: int = 1) -> BaseSampler:
         return SAMPLERS[name](seed)
 
 
-def seed_for(seed: int, number: int) -> int:
-    """The seed of the sampler that is asked for trial `number`."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+def seed_for(seed: int, number: int, attempt: int = 0) -> int:
+    """The seed of the sampler that is asked for trial `number`, and once more for each attempt."""
+    entropy = [seed, number, attempt] if attempt else [seed, number]
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])
 
 
 @contextmanager
@@ -128,17 +161,29 @@ def rebuild_study(
     *,
     for_sampler: bool = False,
 ) -> optuna.Study:
-    """The study of a run: each of its trials that has a number, under it and with its state."""
+    """The study of a run. To people it shows every trial, under the number that its name has.
+
+    To samplers it shows the configurations, under the numbers that they were asked for with: the
+    default, which may lie outside the space, and further runs would mislead them.
+    """
+    if for_sampler:
+        places = {trial.number: trial for trial in state.search_trials}
+        size = state.next_number
+    else:
+        places = {place_of(trial): trial for trial in state.trials.values()}
+        size = max((place for place in places if place is not None), default=-1) + 1
     with quiet():
         study = new_study(state, storage)
-        by_number = {trial.number: trial for trial in state.search_trials}
-        for number in range(state.next_number):
-            trial = by_number.get(number)
-            if trial is None:
-                study.add_trial(lost())
-            else:
-                study.add_trial(freeze(trial, space, state, for_sampler=for_sampler))
+        for place in range(size):
+            trial = places.get(place)
+            frozen = freeze(trial, space, state, for_sampler=for_sampler) if trial else lost()
+            study.add_trial(frozen)
     return study
+
+
+def place_of(trial: TrialState) -> int | None:
+    """Its number in the study that people see: t0012 is Optuna's trial 12."""
+    return int(trial.id[1:]) if trial.id[1:].isdigit() else None
 
 
 def new_study(state: RunState, storage: BaseStorage | None = None) -> optuna.Study:
@@ -156,18 +201,18 @@ def new_study(state: RunState, storage: BaseStorage | None = None) -> optuna.Stu
 def freeze(
     trial: TrialState, space: SearchSpace, state: RunState, *, for_sampler: bool = False
 ) -> FrozenTrial:
-    """A configuration of the ledger as one of Optuna's trials, its longer runs with it.
+    """A trial of the ledger as one of Optuna's; for samplers a configuration with its longer runs.
 
-    One that got to the end has the values of the evaluation that stands for it. Of the others
-    that are done, each is PRUNED with its curve, and with its last value as Optuna has it; as
-    long as it may still be promoted it is RUNNING, though samplers are shown what it has. With
-    several objectives there is no such curve in Optuna (TPE would break on one), so it goes into
-    an attribute.
+    One that was trained in full has the values of the evaluation that stands for it. The others
+    are PRUNED with their curves, and with the last value as Optuna has it; as long as one may
+    still go on it is RUNNING, though samplers are shown what it has. A repeat with another seed
+    is PRUNED too: it is no rival for the best. With several objectives there is no such curve in
+    Optuna (TPE would break on one), so it goes into an attribute.
     """
     objectives = state.objectives
-    runs = state.runs_of(trial.id)
+    runs = state.runs_of(trial.id) if for_sampler else [trial]
     last = next((run for run in reversed(runs) if run.evaluations), trial)
-    result, values = _result(trial, last, state, for_sampler)
+    result, values = _result(runs, last, state, for_sampler)
     curve = {
         int(entry["examples"]): objective_score(entry, objectives)
         for run in runs
@@ -176,15 +221,16 @@ def freeze(
     single = len(objectives) == 1
     if for_sampler and trial.status == "failed" and trial.kind in INFEASIBLE:
         result, curve = S.PRUNED, {}
-    attributes = _attributes(trial, last, objectives)
+    params, outside = _params(trial, space, state)
+    attributes = _attributes(trial, last, objectives) | outside
     if not single and curve:
         attributes["curve"] = [list(point) for point in curve.items()]
     try:
         frozen = optuna.trial.create_trial(
             state=result,
             values=values,
-            params=dict(trial.params),
-            distributions=space.distributions(trial.params),
+            params=params,
+            distributions=space.distributions(params),
             user_attrs=attributes,
             intermediate_values=curve if single else {},
         )
@@ -196,17 +242,28 @@ def freeze(
     return frozen
 
 
+def _params(
+    trial: TrialState, space: SearchSpace, state: RunState
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was tried, so far as the space has it; and as attributes what lies outside of it."""
+    if state.is_default(trial):
+        params, outside = space.default_params()
+        return params, {"outside the space": outside} if outside else {}
+    return dict(state.trials.get(trial.configuration, trial).params), {}
+
+
 def _result(
-    trial: TrialState, last: TrialState, state: RunState, for_sampler: bool
+    runs: Sequence[TrialState], last: TrialState, state: RunState, for_sampler: bool
 ) -> tuple[S, list[float] | None]:
-    """`last` is the configuration's longest run that was scored."""
+    """`last` is the longest of the runs that was scored."""
     objectives = state.objectives
-    if any(run.status == "open" and not run.frozen for run in state.runs_of(trial.id)):
+    if any(run.status == "open" and not run.frozen for run in runs):
         return S.RUNNING, None
-    short = last.status == "finished" and last.level < len(state.rungs) - 1
-    if (short or last.frozen) and not (for_sampler or state.ended):
+    if last.frozen and not (for_sampler or state.ended):
         return S.RUNNING, None  # it may go on
-    if short or last.frozen or last.status == "stopped":
+    short = last.status == "finished" and last.level < len(state.rungs) - 1
+    again = last.status == "finished" and last.is_repeat
+    if short or again or last.frozen or last.status == "stopped":
         single = len(objectives) == 1 and last.evaluations
         return S.PRUNED, [objective_score(last.evaluations[-1], objectives)] if single else None
     if last.status == "finished" and (chosen := last.chosen(objectives)) is not None:
@@ -221,6 +278,8 @@ def _attributes(trial: TrialState, last: TrialState, objectives: Sequence[str]) 
     found = {
         "trial": last.id,
         "origin": trial.origin,
+        "of": trial.of,
+        "seed": trial.seed if trial.is_repeat else None,
         "examples": last.examples,
         "checkpoint": chosen.get("checkpoint"),
         "interval": chosen.get("interval"),

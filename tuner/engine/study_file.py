@@ -19,7 +19,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 from optuna.trial import TrialState as S
 
 from model.common.files import write_atomic
-from tuner.engine.study import SearchSpace, freeze, lost, quiet, rebuild_study
+from tuner.engine.study import SearchSpace, freeze, lost, place_of, quiet, rebuild_study
 from tuner.runs.state import RunState, TrialState, Warn
 
 
@@ -34,14 +34,18 @@ class StudyFile:
         self._attempt(None)
 
     def update(self, trial: TrialState) -> None:
-        """Bring one trial up to what the ledger's state says, if the study has it."""
-        if trial.number is not None:
-            self._attempt(trial)
+        """Bring one trial up to what the ledger's state says."""
+        self._attempt(trial)
+
+    def rewrite(self) -> None:
+        """The rungs are others now, and with them what counts as trained in full."""
+        self._storage = None
+        self._attempt(None)
 
     def finish(self) -> None:
         """The search is over: what might have gone on will not."""
         if len(self.state.rungs) > 1:
-            for trial in self.state.search_trials:
+            for trial in self.state.trials.values():
                 self.update(trial)
 
     def _attempt(self, trial: TrialState | None) -> None:
@@ -72,18 +76,20 @@ class StudyFile:
         self.path.with_name(self.path.name + ".lock").unlink(missing_ok=True)
         self._storage = JournalStorage(NoFsyncBackend(self.path))
         self._study = self._storage.get_all_studies()[0]._study_id
-        self._count = self.state.next_number
+        self._count = len(self._storage.get_all_trials(self._study, deepcopy=False))
 
     def _write(self, storage: JournalStorage, trial: TrialState) -> None:
-        assert trial.number is not None  # else it is not in the study
+        place = place_of(trial)
+        if place is None:  # no name of ours
+            return
         wanted = freeze(trial, self.space, self.state)
-        if trial.number >= self._count:
-            for _ in range(self._count, trial.number):
+        if place >= self._count:
+            for _ in range(self._count, place):
                 storage.create_new_trial(self._study, lost())
             storage.create_new_trial(self._study, wanted)
-            self._count = trial.number + 1
+            self._count = place + 1
             return
-        key = storage.get_trial_id_from_study_id_trial_number(self._study, trial.number)
+        key = storage.get_trial_id_from_study_id_trial_number(self._study, place)
         there = storage.get_trial(key)
         if there.state.is_finished():
             return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
+from model.cli.status import apart, doing
 from model.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ EXAMPLES = {
     "what a run recommends": "runs/default --out predictions",
     "another of its models": "runs/default --model 'greedy soup' --out predictions",
     "an ensemble": "runs/big/soups/mean --data ~/cs224n --out predictions",
+    "a teacher for distillation": "runs/big --split train --out teacher",
     "a quick look": 'runs/default --text "never dull, often moving"',
     "at a pair": 'runs/default --text "how old is it" "what is its age"',
 }
@@ -42,6 +44,8 @@ def make_parser() -> Parser:
     text = "Splits to answer (default: dev,test)."
     what.add_argument("--split", default="dev,test", metavar="A,B", help=text)
     what.add_argument("--text", nargs="+", metavar="T", help="A sentence, or two for a pair.")
+    text = "File of texts, one a line; a pair has a tab between its two."
+    what.add_argument("--texts", type=Path, metavar="FILE", help=text)
     what.add_argument("--task", metavar="NAME", help="Only this task (default: all that fit).")
     where = parser.add_argument_group("where to")
     where.add_argument("--out", type=Path, metavar="DIR", help="Folder of the prediction files.")
@@ -59,11 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     check(arguments)
-    return look(arguments) if arguments.text else write(arguments)
+    if arguments.text:
+        return look(arguments)
+    return write_texts(arguments) if arguments.texts else write(arguments)
 
 
 def check(arguments: argparse.Namespace) -> None:
     faults = []
+    if arguments.text and arguments.texts:
+        faults.append("--text and --texts are two ways to ask; leave one away")
     if arguments.text and len(arguments.text) > 2:
         faults.append("--text takes a sentence, or two for a pair; put each in quotes")
     if arguments.text and arguments.out:
@@ -79,9 +87,10 @@ def check(arguments: argparse.Namespace) -> None:
 
 def look(arguments: argparse.Namespace) -> int:
     """Answer one sentence or pair, on the terminal."""
-    from tuner.predict.predictor import load_predictor
+    with doing("loading the model", arguments.quiet):
+        from tuner.predict.predictor import load_predictor
 
-    predictor = load_predictor(arguments.place, arguments.model)
+        predictor = load_predictor(arguments.place, arguments.model)
     pair = len(arguments.text) == 2
     names = [name for name, spec in predictor.tasks.items() if spec.pair == pair]
     if arguments.task is not None:
@@ -91,7 +100,9 @@ def look(arguments: argparse.Namespace) -> int:
         raise InputError("--text", [f"this model has no task for {kind}"])
     texts = [tuple(arguments.text)] if pair else arguments.text
     tell_who(predictor, arguments)
-    for name, predictions in predictor.answer_texts({name: texts for name in names}).items():
+    with doing("answering", arguments.quiet):
+        found = predictor.answer_texts({name: texts for name in names})
+    for name, predictions in found.items():
         print(f"{name}: {shown(predictor.tasks[name], predictions)}")
     return 0
 
@@ -107,22 +118,38 @@ def shown(spec: TaskSpec, predictions: Predictions) -> str:
 
 
 def write(arguments: argparse.Namespace) -> int:
-    from model.tasks.task_set import load_task_set
-    from tuner.predict.predictor import load_predictor
-    from tuner.predict.splits import answer_splits, write_split
+    with doing("loading the model", arguments.quiet):
+        from model.tasks.task_set import load_task_set
+        from tuner.predict.predictor import load_predictor
+        from tuner.predict.splits import answer_splits, write_split
 
-    predictor = load_predictor(arguments.place, arguments.model)
+        predictor = load_predictor(arguments.place, arguments.model)
     tasks = load_task_set(arguments.tasks or predictor.task_set)
     data = arguments.data or predictor.data
     names = [predictor.known(arguments.task)] if arguments.task else [t.name for t in tasks]
     splits = [split.strip() for split in arguments.split.split(",")]
-    found = answer_splits(predictor, tasks, names, splits, data, warn)
+    with doing(f"answering {' and '.join(splits)} of {', '.join(names)}", arguments.quiet):
+        found = answer_splits(predictor, tasks, names, splits, data, warn)
     tell_who(predictor, arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for split, answers in found.items():
         for path in write_split(tasks, split, answers, arguments.out):
             if not arguments.quiet:
                 print(path)
+    return 0
+
+
+def write_texts(arguments: argparse.Namespace) -> int:
+    """Answer a file of texts, for every task that they fit, or the one that is named."""
+    from tuner.predict.predictor import load_predictor
+    from tuner.predict.texts import answer_file
+
+    predictor = load_predictor(arguments.place, arguments.model)
+    task = predictor.known(arguments.task) if arguments.task else None
+    written = answer_file(predictor, arguments.texts, task, arguments.out)
+    tell_who(predictor, arguments)
+    if not arguments.quiet:
+        print(written)
     return 0
 
 
@@ -133,7 +160,8 @@ def tell_who(predictor: Predictor, arguments: argparse.Namespace) -> None:
 
 
 def warn(line: str) -> None:
-    print(line, file=sys.stderr)
+    with apart():
+        print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Models are loaded one after the other, so an ensemble needs the memory of one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,13 @@ from model.common.files import read_yaml
 from model.data.batches import Assembler
 from model.data.tokens import Tokens
 from model.evaluation.evaluate import outputs_of, rows_from_texts
-from model.evaluation.model_folder import ClassNames, read_class_names, read_model, read_spec
+from model.evaluation.model_folder import (
+    Answer,
+    ClassNames,
+    read_class_names,
+    read_model,
+    read_spec,
+)
 from model.evaluation.predictions import Predictions
 from model.modules.device import find_device
 from model.modules.multitask import TaskSpec
@@ -32,11 +38,25 @@ Texts = Sequence[str] | Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Predictor:
+    """Answers the tasks of a run: `predict("sentiment", ["never dull"])`."""
+
     place: Path
     parts: Mapping[str, EnsembleMember]  # by task
     tasks: Mapping[str, TaskSpec]
     class_names: ClassNames
     who: str  # answers, and why: "the greedy ensemble (5 models), which the search recommends"
+
+    def __repr__(self) -> str:
+        return f"Predictor({', '.join(self.tasks)}; {self.who})"
+
+    def predict(self, task: str, texts: Iterable[str] | Iterable[tuple[str, str]]) -> list[Answer]:
+        """An answer per sentence, or per pair of sentences for a task of pairs, in order."""
+        given: Any = list(texts)
+        found = self.answer_texts({self.known(task): given})[task]
+        likely = found.probabilities
+        rows = [None] * len(given) if likely is None else [tuple(row) for row in likely.tolist()]
+        names: Sequence[str | None] = found.names or [None] * len(given)
+        return [Answer(*each) for each in zip(found.values.tolist(), rows, names, strict=True)]
 
     def known(self, task: str) -> str:
         if task not in self.tasks:

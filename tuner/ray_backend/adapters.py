@@ -18,12 +18,15 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search.search_algorithm import SearchAlgorithm
 
-from model.common.secrets import redact
+from model.common.secrets import brief, redact
 from tuner.engine.engine import Engine
 from tuner.ray_backend.failures import SearchRayTrial
+from tuner.ray_backend.pulse import PulseWatch, draining_nodes
+from tuner.ray_backend.resources import Resources
 from tuner.ray_backend.trainable import NOTES, OUTCOME, RECORD
 
 PATIENCE = 10.0  # seconds for an actor to say where it is
+DRAINED = 900.0  # seconds for running trials to be saved; what takes longer goes on from its last
 LOOK_AROUND = 5.0  # seconds between two looks whether any machine is left
 MACHINES = "no machine is left"  # why a search stops before all is done
 
@@ -36,7 +39,7 @@ class Unpickled:
 class LedgerSearch(Unpickled, SearchAlgorithm):
     """Hands out the trials that the engine wants started."""
 
-    def __init__(self, engine: Engine, resources: Any) -> None:
+    def __init__(self, engine: Engine, resources: Resources) -> None:
         self.engine = engine
         self.resources = resources
         self.stopped = False
@@ -53,7 +56,7 @@ class LedgerSearch(Unpickled, SearchAlgorithm):
             config=job.as_config(),
             trial_id=job.trial,
             storage=self.experiment.storage,
-            placement_group_factory=self.resources,
+            placement_group_factory=self.resources.placement(own_gpu=job.own_gpu),
             trial_dirname_creator=lambda trial: str(trial.trial_id),
             trial_name_creator=lambda trial: str(trial.trial_id),
         )
@@ -76,6 +79,9 @@ class RungScheduler(Unpickled, FIFOScheduler):
         self.going: dict[int, Trial] = {}
         self.ended: list[Trial] = []  # and not yet forgotten
         self.controller: Any = None
+        self.watch = PulseWatch()
+        self.nodes: dict[str, str] = {}  # trial -> the machine that it runs on
+        self.leaving: set[int] = set()  # those to be saved, as their machine will go
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         self.controller = controller_of(tune_controller)
@@ -83,13 +89,15 @@ class RungScheduler(Unpickled, FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         self._pass_on(trial, result)
+        self.watch.heard(trial.trial_id)
         record = json.loads(result[RECORD])
         if record.get("heartbeat"):
             self.engine.heartbeat(trial.trial_id, int(record["examples"]))
         elif not self.engine.evaluated(trial.trial_id, record):
             return str(TrialScheduler.STOP)
         self.engine.tick()
-        return str(TrialScheduler.PAUSE if self.engine.draining else TrialScheduler.CONTINUE)
+        going = self.engine.draining or id(trial) in self.leaving
+        return str(TrialScheduler.PAUSE if going else TrialScheduler.CONTINUE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
         if OUTCOME not in result:  # stopped by us, and in the ledger since then
@@ -100,7 +108,8 @@ class RungScheduler(Unpickled, FIFOScheduler):
             self.engine.finished(trial.trial_id)
         else:
             # The driver's environment may hold secrets that the worker does not know for any.
-            self.engine.failed(trial.trial_id, {key: redact(outcome[key]) for key in outcome})
+            told = {key: redact(outcome[key]) for key in outcome}
+            self.engine.failed(trial.trial_id, told | {"reason": brief(outcome["reason"])})
 
     def _pass_on(self, trial: Trial, result: dict[str, Any]) -> None:
         for note in json.loads(result.get(NOTES, "[]")):
@@ -117,11 +126,15 @@ class RungScheduler(Unpickled, FIFOScheduler):
     def _end(self, trial: Trial) -> bool:
         if self.going.pop(id(trial), None) is None:
             return False
+        self.leaving.discard(id(trial))
         self.ended.append(trial)
         return True
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        return None if self.engine.draining else super().choose_trial_to_run(tune_controller)
+        if self.engine.draining:
+            return None
+        found = super().choose_trial_to_run(tune_controller)
+        return None if found is None or id(found) in self.leaving else found
 
     def at_rest(self) -> bool:
         """Nothing runs, and nothing is on its way to being saved."""
@@ -136,6 +149,29 @@ class RungScheduler(Unpickled, FIFOScheduler):
                 self._end(trial)
             elif trial.status == Trial.PAUSED and trial.trial_id in self.engine.live:
                 self.engine.paused(trial.trial_id)
+                if id(trial) in self.leaving:  # it goes on elsewhere, as a new one to Ray
+                    self.leaving.discard(id(trial))
+                    self.controller.stop_trial(trial)
+
+    def running(self) -> dict[str, Trial]:
+        return {t.trial_id: t for t in self.going.values() if t.status == Trial.RUNNING}
+
+    def end_silent(self) -> None:
+        """End workers without a sign of life: their trials go on elsewhere."""
+        running = self.running()
+        for name, why in self.watch.silent(running).items():
+            self.end_worker(running[name], f"{why}; its worker is ended")
+
+    def end_worker(self, trial: Trial, said: str) -> None:
+        self.engine.warn(f"{trial.trial_id}: {said}")
+        self.watch.end(trial.trial_id, trial.temporary_state.ray_actor)
+
+    def leave(self, nodes: set[str]) -> None:
+        """Save the trials of machines that will go, while there is time."""
+        for name, trial in self.running().items():
+            if self.nodes.get(name) in nodes and id(trial) not in self.leaving:
+                self.leaving.add(id(trial))
+                self.engine.warn(f"{name}: its machine is about to go; it is saved and moves on")
 
     def evict_finished(self) -> None:
         self.ended = [trial for trial in self.ended if not evict_finished(self.controller, trial)]
@@ -148,6 +184,7 @@ class DrainStopper(Unpickled, Stopper):
         self.engine = engine
         self.scheduler = scheduler
         self.looked = time.monotonic()
+        self.drained: float | None = None  # when what runs must be saved
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -155,10 +192,22 @@ class DrainStopper(Unpickled, Stopper):
     def stop_all(self) -> bool:
         self.engine.tick()
         self._look_around()
-        if not self.engine.draining or not self.scheduler.at_rest():
+        if not self.engine.draining:
+            return False
+        if not self.scheduler.at_rest():
+            self._hurry()
             return False
         self.scheduler.settle()
         return True
+
+    def _hurry(self) -> None:
+        """Saving has a bound: who does not come to its end within it is ended as it is."""
+        self.drained = self.drained or time.monotonic() + DRAINED
+        if time.monotonic() > self.drained:
+            self.drained = time.monotonic() + DRAINED
+            for trial in self.scheduler.running().values():
+                said = f"not saved within {DRAINED:.0f} s; it goes on from its last checkpoint"
+                self.scheduler.end_worker(trial, said)
 
     def _look_around(self) -> None:
         """With no machine left, Ray would wait for one for ever."""
@@ -167,6 +216,8 @@ class DrainStopper(Unpickled, Stopper):
         self.looked = time.monotonic()
         if not any(node["Alive"] for node in ray.nodes()):
             self.engine.drain(MACHINES)
+        self.scheduler.end_silent()
+        self.scheduler.leave(draining_nodes())
 
 
 class Watcher(Unpickled, Callback):
@@ -179,6 +230,8 @@ class Watcher(Unpickled, Callback):
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
         host, pid, more = whereabouts(trial.temporary_state.ray_actor)
+        self.scheduler.watch.started(trial.trial_id, host, pid)
+        self.scheduler.nodes[trial.trial_id] = str(more.pop("machine", ""))
         self.engine.started(trial.trial_id, host, pid, **more)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
-from model.common.secrets import redact
+from model.common.secrets import brief, redact
 
 
 class SearchRayTrial(Trial):
@@ -37,10 +37,14 @@ class SearchRayTrial(Trial):
 
 def classify(error: Any) -> dict[str, str]:
     """An actor that died is infrastructure, unless it could not even be set up."""
+    from tuner.ray_backend.trainable import WorkerUnfit
+
+    if isinstance(error, WorkerUnfit):
+        return {"kind": "infrastructure", "reason": brief(str(getattr(error, "cause", error)))}
     lost = isinstance(error, RayActorError) and not getattr(error, "actor_init_failed", False)
-    text = redact(" ".join(str(error).split()))
+    text = brief(str(error))
     if lost and "out of memory" in text.lower():  # Ray's memory monitor ended the worker
-        return {"kind": "memory", "reason": text[:500], "traceback": ""}
+        return {"kind": "memory", "reason": text, "traceback": ""}
     if lost:
-        return {"kind": "infrastructure", "reason": f"its worker died: {text}"[:500]}
-    return {"kind": "code", "reason": text[:500], "traceback": redact(str(error))}
+        return {"kind": "infrastructure", "reason": f"its worker died: {text}"}
+    return {"kind": "code", "reason": text, "traceback": redact(str(error))}

@@ -22,10 +22,16 @@ class Resources:
     def threads(self) -> int:
         return max(1, int(self.cpus))
 
-    def placement(self) -> Any:
+    @property
+    def shared_gpu(self) -> bool:
+        return 0 < self.gpus < 1
+
+    def placement(self, *, own_gpu: bool = False) -> Any:
+        """What a trial asks Ray for; `own_gpu`: one that it shares with no other."""
         from ray.tune import PlacementGroupFactory
 
-        bundle = {"CPU": self.cpus, **({"GPU": self.gpus} if self.gpus else {})}
+        gpus = 1.0 if own_gpu else self.gpus
+        bundle = {"CPU": self.cpus, **({"GPU": gpus} if gpus else {})}
         return PlacementGroupFactory([bundle])
 
 

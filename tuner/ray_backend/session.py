@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from model.common.errors import InputError
+from model.common.secrets import brief
 from tuner.runs.scratch import scratch_folder
 
 QUIET = {
@@ -28,6 +30,10 @@ NEEDED = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}
 # Ray adds 15 to its workers' niceness, which keeps a shared node responsive; here it would leave
 # the trials 3 % of a core beside any other program. Their niceness is the driver's plus this.
 LOCAL = {"RAY_worker_niceness": "0"}
+PATIENCE = 300  # seconds for the processes of a Ray of our own to start
+
+
+ATTEMPTS = 2  # to start a Ray of our own
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,14 @@ class Session:
 
 
 @contextmanager
-def ray_session(address: str | None) -> Iterator[Session]:
-    """A Ray of our own, or the cluster at `address`. One that runs already is used and left."""
+def ray_session(
+    address: str | None,
+    phase: Callable[[str], AbstractContextManager[None]] = lambda what: nullcontext(),
+) -> Iterator[Session]:
+    """A Ray of our own, or the cluster at `address`. One that runs already is used and left.
+
+    `phase` tells of what takes long.
+    """
     for name, value in (QUIET | (LOCAL if address is None else {})).items():
         os.environ.setdefault(name, value)
     os.environ.update(NEEDED)
@@ -49,7 +61,8 @@ def ray_session(address: str | None) -> Iterator[Session]:
     with scratch_folder() as scratch:
         mine = not ray.is_initialized()
         if mine:
-            start(ray, address, scratch)
+            with phase("starting Ray" if address is None else f"looking for Ray at {address}"):
+                start(ray, address, scratch)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         try:
             total = ray.cluster_resources()
@@ -60,7 +73,8 @@ def ray_session(address: str | None) -> Iterator[Session]:
                 yield Session(cpus, float(total.get("GPU", 0)), scratch, nodes)
         finally:
             if mine:
-                ray.shutdown()
+                with phase("stopping Ray"):
+                    ray.shutdown()
 
 
 def start(ray: Any, address: str | None, scratch: Path) -> None:
@@ -68,20 +82,51 @@ def start(ray: Any, address: str | None, scratch: Path) -> None:
     if address is None:
         # Its sockets and logs go with the scratch folder, not into the one that all Rays share.
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        options |= {"_temp_dir": str(scratch / "ray")}
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(own_signals())
-            if address is None:
-                stack.enter_context(loopback_only())
-                stack.enter_context(only_what_trials_need())
-            ray.init(address=address or "local", **options)
-    except (ConnectionError, ValueError) as error:
-        if address is None:
-            raise
-        reason = " ".join(str(error).split())[:200]
-        fault = f"no Ray cluster answers at '{address}' ({reason})"
-        raise InputError("--address", [f"{fault}; start one with: ray up cluster.yaml"]) from None
+    for attempt in range(ATTEMPTS if address is None else 1):
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(own_signals())
+                if address is None:
+                    stack.enter_context(loopback_only())
+                    stack.enter_context(only_what_trials_need())
+                    stack.enter_context(patient())
+                    # A start that failed leaves files behind that the next must not find.
+                    options["_temp_dir"] = str(scratch / f"ray{attempt or ''}")
+                ray.init(address=address or "local", **options)
+            return
+        except Exception as error:
+            failed = error
+            if address is not None and not isinstance(error, ConnectionError | ValueError):
+                raise
+        with suppress(Exception):
+            ray.shutdown()
+    reason = brief(str(failed), 200)
+    if address is None:
+        remedy = "free some memory, processes or open files, and start it again"
+        raise OSError(f"Ray did not start on this machine ({reason}); {remedy}") from None
+    fault = f"no Ray cluster answers at '{address}' ({reason})"
+    raise InputError("--address", [f"{fault}; start one with: ray up cluster.yaml"]) from None
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Ray gives its own processes half a minute to start, which a crowded machine may not have."""
+    from ray._private import services
+
+    look: Callable[..., Any] = services.get_node
+
+    def get_node(*about: Any) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return look(*about)
+            except RuntimeError:  # it is not there yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    with replaced(services, get_node=get_node):
+        yield
 
 
 @contextmanager

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from model.common.files import atomic_folder, size_of
 from model.common.locks import file_lock
+from model.common.private import private_folder
+from model.tasks.task_set import split_origin
 
 if TYPE_CHECKING:
     from tuner.engine.job import Job
@@ -55,10 +55,9 @@ def without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def unpack(given: StagedInput) -> Path:
+def unpack(given: StagedInput, store: Path | None = None) -> Path:
     """Where its content is on this node; unpacked by whoever comes first."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    store = Path(tempfile.gettempdir()) / f"stockpot-inputs-{user}"
+    store = store or private_folder("stockpot-inputs")
     store.mkdir(mode=0o700, exist_ok=True)
     place = store / given.sum
     with file_lock(store / f"{given.sum}.lock", PATIENCE):
@@ -82,12 +81,14 @@ def localize(job: Job, staged: dict[str, StagedInput]) -> Job:
         for key, value in job.settings.items()
     }
     data = None if job.data is None else local(job.data)
-    return replace(job, data=data, tasks=local(job.tasks), settings=settings)
+    file, some = split_origin(job.tasks)
+    return replace(job, data=data, tasks=local(file) + some, settings=settings)
 
 
-PATHS = ("encoder.name", "init_from")  # settings that may be folders
+PATHS = ("encoder.name", "init_from", "distill.teacher", "distill.text")  # may be of this machine
 
 
 def needed(job_paths: Iterable[str | None]) -> list[str]:
     """Of what a search names, that which is a file or folder of this machine."""
-    return [str(path) for path in job_paths if path and Path(path).exists()]
+    paths = [split_origin(path)[0] if path else None for path in job_paths]
+    return [str(path) for path in paths if path and Path(path).exists()]

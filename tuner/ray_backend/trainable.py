@@ -20,9 +20,12 @@ from typing import Any
 
 from ray import tune
 
+from model.common.untrusted import parse_json, read_regular
 from tuner.engine.job import Job
+from tuner.ray_backend.pulse import start_pulse
 from tuner.ray_backend.staging import StagedInput, localize
 from tuner.runs.folder import LEDGER
+from tuner.runs.state import INFRASTRUCTURE
 from tuner.storage.storage import Storage, StorageLost
 
 RECORD = (
@@ -30,8 +33,22 @@ RECORD = (
 )
 OUTCOME = "outcome"  # how the trial ended, as JSON
 NOTES = "notes"  # what the driver should say about it, as JSON
+MOST_REASON = 20_000  # characters
 HEARTBEAT = 2.0  # seconds between results, so that a stop is never far away
 PATIENCE = 90.0  # seconds for the worker of a driver that died to die as well
+
+
+# What the operating system says when the machine, not the trial, is at fault: too many files open,
+# a disk or a network file system that failed for a moment, rights that are not there yet.
+OF_THE_MACHINE = {
+    *(errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENOLCK),
+    *(errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, errno.ENXIO, errno.ENODEV, errno.EROFS),
+    *(errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH),
+}
+
+
+class WorkerUnfit(Exception):
+    """The process or its machine cannot do the work; another one may."""
 
 
 class SearchTrial(tune.Trainable):
@@ -44,6 +61,7 @@ class SearchTrial(tune.Trainable):
         from model.training.prepare import ProcessCache
         from tuner.storage.node_folder import NodeFolder
 
+        start_pulse()
         self.cache = ProcessCache()
         self.node_folder = None if storage is None else NodeFolder(storage)
         self.staged = staged or {}
@@ -66,7 +84,9 @@ class SearchTrial(tune.Trainable):
 
         gpus = [str(device) for device in ray.get_gpu_ids()]
         address = ray.util.get_node_ip_address()
-        return socket.gethostname(), os.getpid(), {"address": address, "gpus": gpus}
+        machine = ray.get_runtime_context().get_node_id()
+        more = {"address": address, "gpus": gpus, "machine": machine}
+        return socket.gethostname(), os.getpid(), more
 
     def step(self) -> dict[str, Any]:
         try:
@@ -78,6 +98,8 @@ class SearchTrial(tune.Trainable):
             if not isinstance(error, StorageLost) and not self._sees_the_run():
                 error = StorageLost(f"{self._run_folder()} is gone")
             found = failure(error)
+            if found["kind"] == INFRASTRUCTURE:
+                raise WorkerUnfit(found["reason"]) from None  # in a process of its own next time
         else:
             if record is not None:
                 return {RECORD: json.dumps(record), NOTES: self._told()}
@@ -137,6 +159,8 @@ class SearchTrial(tune.Trainable):
             remedy = "let --storage-path be a folder that all machines share, or s3://bucket/path"
             raise StorageLost(f"{fault}; {remedy}")
         out = Path(self.job.out)
+        out.parent.mkdir(exist_ok=True)
+        out.mkdir(exist_ok=True)  # so that the trial need not, should the run's folder go away now
         wait_until_free(out)
         return out
 
@@ -220,10 +244,11 @@ def with_unheard(
 
 def read_history(out: Path) -> list[dict[str, Any]]:
     try:
-        text = (out / "metrics.jsonl").read_text(encoding="utf-8")
+        lines = read_regular(out / "metrics.jsonl").splitlines()
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in text.splitlines() if line]
+    records = [parse_json(line) for line in lines if line]
+    return [each for each in records if isinstance(each, dict) and "examples" in each]
 
 
 def wait_until_free(out: Path) -> None:
@@ -239,7 +264,7 @@ def wait_until_free(out: Path) -> None:
 def failure(error: Exception) -> dict[str, Any]:
     """What the ledger says of a trial's failure."""
     from model.common.errors import InputError
-    from model.common.secrets import redact
+    from model.common.secrets import brief, redact
     from model.training.step import TrainingDiverged
 
     text = str(error).strip() or type(error).__name__
@@ -250,6 +275,8 @@ def failure(error: Exception) -> dict[str, Any]:
         kind = "memory"
     elif isinstance(error, StorageLost):
         kind = "storage"
+    elif is_of_the_machine(error):
+        kind = INFRASTRUCTURE
     reason = (
         text
         if isinstance(error, TrainingDiverged | InputError | StorageLost)
@@ -258,9 +285,17 @@ def failure(error: Exception) -> dict[str, Any]:
     trace = "".join(traceback.format_exception(error)) if kind == "code" else ""
     return {
         "kind": kind,
-        "reason": redact(" ".join(reason.split())[:500]),
+        "reason": brief(reason, MOST_REASON),  # cut by the driver, which knows other secrets
         "traceback": redact(trace),
     }
+
+
+def is_of_the_machine(error: Exception) -> bool:
+    from model.training.run_lock import FolderInUse
+
+    return isinstance(error, FolderInUse) or (
+        isinstance(error, OSError) and error.errno in OF_THE_MACHINE
+    )
 
 
 def is_out_of_memory(error: Exception) -> bool:

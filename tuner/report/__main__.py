@@ -10,6 +10,7 @@ from pathlib import Path
 
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_data, command_parser
+from model.cli.status import apart, doing
 from tuner.runs.folder import REPORT
 
 EXAMPLES = {
@@ -36,10 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from tuner.report.write import write_report
-
     began = time.monotonic()
-    out = write_report(arguments.run, arguments.out, data=arguments.data)
+    with doing("loading"):
+        from tuner.report.write import write_report
+    with doing(f"writing the report of {', '.join(map(str, arguments.run))}"):
+        out = write_report(arguments.run, arguments.out, data=arguments.data)
     size = out.stat().st_size / 1e6
     print(f"report  {out}  ({size:.1f} MB, {time.monotonic() - began:.1f} s)")
     for folder in arguments.run:
@@ -48,9 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
         from tuner.tensorboard.board import rebuild  # type: ignore[import-not-found,unused-ignore]
 
         for folder in arguments.run:
-            rebuild(folder, data=arguments.data)
+            with doing(f"writing TensorBoard's files of {folder}"):
+                rebuild(folder, warn, data=arguments.data)
             print(f"tensorboard --logdir {folder}")
     return 0
+
+
+def warn(line: str) -> None:
+    with apart():
+        print(line, file=sys.stderr)
 
 
 def write_table(folder: Path) -> None:

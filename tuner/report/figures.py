@@ -47,7 +47,7 @@ def class_style(place: int) -> Json:
     return {"color": CLASSES[colour], "symbol": SYMBOLS[(place + turn) % len(SYMBOLS)]}
 
 
-def wrapped(label: str, width: int = 18) -> str:
+def wrapped(label: str, width: int = 30) -> str:
     return "<br>".join(textwrap.wrap(label, width)) or label
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from model.cli.text import shown_path
 from model.common.errors import InputError
+from tuner.engine.conclusions import expected_of
 from tuner.runs.open import FinishedRun, open_run
 from tuner.scoring.summary import Summary, summarise
 from tuner.soup.record import SoupRecord, read_soup
@@ -31,7 +32,8 @@ def load_run(
     """
     run = open_run(folder, data=data)
     if summary is None:
-        summary = summarise(run.state, run.folder, run.tasks)
+        expected = expected_of(run.state, run.space)
+        summary = summarise(run.state, run.folder, run.tasks, expected=expected)
     return ReportedRun(**vars(run), summary=summary, soup=_soup(run))
 
 

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from model import __version__
+from model.cli.flags import faults_of
 from model.common.errors import InputError
 from model.common.files import read_yaml, sha256_of, to_yaml, write_atomic
+from model.common.untrusted import refuse_irregular
 from model.tasks.task_set import TaskSet
 from tuner.runs.request import ExecutionOptions, SearchRequest
 
@@ -54,6 +57,25 @@ def trial_folder(run: Path, trial: str) -> Path:
 def model_folder(run: Path, trial: str, checkpoint: str) -> Path:
     """The model of one of a trial's checkpoints."""
     return trial_folder(run, trial) / CHECKPOINTS / checkpoint / MODEL
+
+
+def refuse_strange(folder: Path) -> None:
+    """A run consists of folders and regular files. Behind a link could be anything, and a pipe
+    would be waited for: InputError names the first few of them."""
+    strange: list[str] = []
+    places = [folder, folder / TRIALS]
+    if (folder / TRIALS).is_dir() and not (folder / TRIALS).is_symlink():
+        places += (Path(entry.path) for entry in os.scandir(folder / TRIALS))
+    for place in places:
+        if place.is_symlink() or not place.is_dir():
+            continue
+        for entry in os.scandir(place):
+            if not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
+                strange.append(os.path.relpath(entry.path, folder))
+    if strange:
+        remedy = "a run has folders and plain files only: move it away, or put back what was there"
+        faults = [f"{name} is a link, a pipe or a device; {remedy}" for name in sorted(strange)[:5]]
+        raise InputError(str(folder), faults)
 
 
 def name_of(request: SearchRequest, options: ExecutionOptions) -> str:
@@ -139,12 +161,16 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def write_run(folder: Path, request: Mapping[str, Any], prints: Mapping[str, Any]) -> None:
+def write_run(
+    folder: Path, request: Mapping[str, Any], prints: Mapping[str, Any], epoch: int = 0
+) -> None:
+    """`epoch`: of the last driver that the ledger knows of, by which an older copy is told."""
     data = {"stockpot": __version__, "request": dict(request), "fingerprints": dict(prints)}
-    write_atomic(folder / RUN, to_yaml(data))
+    write_atomic(folder / RUN, to_yaml(data | ({"epoch": epoch} if epoch else {})))
 
 
 def read_run(folder: Path) -> dict[str, Any]:
+    refuse_irregular(folder / RUN)
     data = dict(read_yaml(folder / RUN).data)
     if "asked" in data:  # as version 0.1 called it
         data["request"] = data.pop("asked")
@@ -154,8 +180,14 @@ def read_run(folder: Path) -> dict[str, Any]:
             raise ValueError
         if not isinstance(prints.get("packages", {}), dict):
             raise ValueError
+        if type(data.setdefault("epoch", 0)) is not int:
+            raise ValueError
+        if faults := faults_of(SearchRequest, request):
+            raise InputError(str(folder / RUN), faults)
         SearchRequest.from_dict(request)
-    except (TypeError, ValueError):  # cut short, or written by somebody else
+    except (TypeError, ValueError) as error:  # cut short, or written by somebody else
+        if isinstance(error, InputError):
+            raise
         fault = "is not what a search writes; is this the folder of a run?"
         raise InputError(str(folder / RUN), [fault]) from None
     return data

@@ -20,6 +20,7 @@ class Index:
     def __init__(self) -> None:
         self.search: list[TrialState] = []  # one for each configuration
         self.repeats: list[TrialState] = []
+        self.distilled: list[TrialState] = []
         self.runs: dict[str, list[TrialState]] = {}  # of each configuration, repeats apart
         self.open: dict[str, TrialState] = {}  # in the order of their creation
         self.ended: list[TrialState] = []  # in the order of their closing
@@ -32,7 +33,7 @@ class Index:
     def created(self, trial: TrialState) -> None:
         self.open[trial.id] = trial
         if trial.is_repeat:
-            self.repeats.append(trial)
+            (self.distilled if trial.origin == "distilled" else self.repeats).append(trial)
         else:
             self.runs.setdefault(trial.configuration, []).append(trial)
         if trial.of is None:

@@ -3,7 +3,9 @@
 The file names a process by host, pid and the time it started, so that a lock left by a crash is
 recognised even when its pid belongs to someone else by now. Where the file system can, the file
 is locked by the kernel as well: that sees processes of other containers and, on some network
-file systems, of other hosts.
+file systems, of other hosts. Where neither can tell, the file is a lease: its holder counts on in
+it, and one that has not counted for a while is taken over. Its holder, should it only have slept,
+finds another file in its place, and stops.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from model.common.errors import InputError
+from model.common.untrusted import open_regular, parse_json, read_regular, shown
 
 try:
     import fcntl
@@ -27,6 +31,17 @@ except ImportError:  # not on this system; the content of the file has to do
     fcntl = None  # type: ignore[assignment]
 
 PATIENCE = 1.0  # seconds for another driver to write what it has just created
+BEAT = 10.0  # seconds from one count to the next
+LEASE = 6 * BEAT  # seconds without one after which a driver that cannot be seen is gone
+BEATS = "%010d"
+MOST_BYTES = 4096
+
+
+class Deposed(OSError):
+    """The run belongs to another driver by now: this one must not write any more."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; this driver stops, and has changed nothing of the other's"
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,10 @@ class Holder:
     host: str
     started: str  # when the process did, in whatever unit the system has; compared, not read
     since: float  # unix seconds
+    beat: str = ""  # how often it has counted on; always as long. Before version 0.2 none did
+
+    def line(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
 
     def __str__(self) -> str:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
@@ -49,6 +68,8 @@ class RunLock:
         self.warn = warn
         self._file: int | None = None
         self._pid = 0
+        self._end = threading.Event()
+        self._heart: threading.Thread | None = None
 
     def __enter__(self) -> RunLock:
         self.acquire()
@@ -63,6 +84,8 @@ class RunLock:
                 content = self._content()
                 holder = _parse(content)
                 self._refuse_if_held(holder)
+                if holder is not None and not _is_here(holder):
+                    self._wait_for_sign(holder, content)
             except FileNotFoundError:
                 continue  # released at this moment
             if self._move_away(content):
@@ -74,11 +97,21 @@ class RunLock:
         with suppress(FileNotFoundError, NotADirectoryError):
             self._refuse_if_held(_parse(self._content()))
 
+    def check(self) -> None:
+        """Raise `Deposed` if somebody has taken it over. One look at the file system."""
+        if self._file is None:
+            raise Deposed(f"{self.path}: the lock of this run is not held")
+        if not _same_file(self._file, self.path) and os.path.exists(self.path.parent):
+            raise Deposed(f"{self.path}: another driver has taken this run over")
+
     def release(self) -> None:
         """Give it back. Does nothing twice, nor in a child that was forked while it was held."""
         if self._file is None:
             return
         file, self._file = self._file, None
+        if os.getpid() == self._pid and self._heart is not None:
+            self._end.set()
+            self._heart.join()
         try:
             if os.getpid() == self._pid and _same_file(file, self.path):
                 self.path.unlink()
@@ -92,24 +125,35 @@ class RunLock:
             return False
         try:
             for _ in range(100):
-                if _lock(file):
+                if lock_file(file):
                     break
                 time.sleep(0.01)  # someone is just looking whether it is locked
             pid = os.getpid()
-            me = Holder(pid, socket.gethostname(), start_of(pid) or "", time.time())
-            os.write(file, json.dumps(asdict(me)).encode() + b"\n")
+            me = Holder(pid, socket.gethostname(), start_of(pid) or "", time.time(), BEATS % 0)
+            os.write(file, me.line())
             os.fsync(file)
         except BaseException:
             os.close(file)
             self.path.unlink(missing_ok=True)
             raise
         self._file, self._pid = file, pid
+        self._end.clear()
+        self._heart = threading.Thread(target=self._count_on, args=(me,), daemon=True)
+        self._heart.start()
         return True
+
+    def _count_on(self, me: Holder) -> None:
+        beats = 0
+        while not self._end.wait(BEAT):
+            beats += 1
+            with suppress(OSError, TypeError):  # a disk that is away; released meanwhile
+                os.pwrite(self._file, replace(me, beat=BEATS % beats).line(), 0)  # type: ignore[arg-type]
+                os.fsync(self._file)  # type: ignore[arg-type]
 
     def _content(self) -> bytes:
         """What the file says, after a moment if it was only just created."""
         deadline = time.monotonic() + PATIENCE
-        while not (content := self.path.read_bytes()).endswith(b"\n"):
+        while not (content := read_regular(self.path, MOST_BYTES)).endswith(b"\n"):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
@@ -118,34 +162,46 @@ class RunLock:
     def _refuse_if_held(self, holder: Holder | None) -> None:
         who = str(holder or "a process that did not say which")
         remedy = f"if you are sure that it is dead, remove {self.path}"
-        here = holder is None or holder.host == socket.gethostname()
+        here = holder is None or _is_here(holder)
         if holder is not None and here and _is_alive(holder):
             fault = f"in use by {who}; wait for it, end it, or choose another name for the run"
+            if holder.pid != os.getpid() and not _is_locked(self.path) and fcntl is not None:
+                fault = f"{fault}. If this folder is a copy of that run's, remove {self.path}"
         elif _is_locked(self.path):
             fault = f"in use by {who}, which cannot be seen from here but holds the lock; {remedy}"
-        elif not here:
+        elif holder is not None and not here and not holder.beat:
             fault = f"in use by {who}, or left there by it; that cannot be told from here: {remedy}"
         else:
             return
         raise InputError(str(self.path), [fault])
 
+    def _wait_for_sign(self, holder: Holder, content: bytes) -> None:
+        """Of a process on another host or in another container, which counts on if it lives."""
+        self.warn(f"{self.path}: left by {holder}? Waiting up to {LEASE:.0f} s for a sign of it")
+        deadline = time.monotonic() + LEASE
+        while time.monotonic() < deadline:
+            time.sleep(min(1.0, LEASE / 20))
+            if self._content() != content:
+                fault = f"in use by {holder}, which is at work; wait for it, or end it there"
+                raise InputError(str(self.path), [fault])
+
     def _move_away(self, stale: bytes) -> bool:
         """Remove the lock that was judged, and no other that took its place meanwhile."""
         aside = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:8]}.old")
         try:
-            file = os.open(self.path, os.O_RDWR)
+            file = open_regular(self.path, os.O_RDWR)
         except FileNotFoundError:
             return False
         try:
             # Of several that found it stale, only the one with the kernel's lock goes on.
-            if not _lock(file) or not _same_file(file, self.path):
+            if not lock_file(file) or not _same_file(file, self.path):
                 return False
             os.rename(self.path, aside)
         except FileNotFoundError:
             return False
         finally:
             os.close(file)
-        if aside.read_bytes() == stale:
+        if read_regular(aside, MOST_BYTES) == stale:
             aside.unlink()
             return True
         os.rename(aside, self.path)  # where the kernel has no locks, somebody was quicker
@@ -177,17 +233,23 @@ def _is_alive(holder: Holder) -> bool:
     return started is not None and started in (holder.started, "unknown")
 
 
+def _is_here(holder: Holder) -> bool:
+    return holder.host == socket.gethostname()
+
+
 def _parse(content: bytes) -> Holder | None:
     try:
-        data = json.loads(content)
-        return Holder(
-            int(data["pid"]), str(data["host"]), str(data["started"]), float(data["since"])
-        )
+        data = parse_json(content)
+        pid, host, started, since = (data[key] for key in ("pid", "host", "started", "since"))
     except (ValueError, KeyError, TypeError):
         return None  # written by nobody, or not to the end
+    kinds = type(pid) is int and isinstance(host, str) and isinstance(started, str)
+    if not kinds or not isinstance(since, (int, float)) or not 0 <= since < 1e11 or pid < 1:
+        return None
+    return Holder(pid, shown(host), started, float(since), str(data.get("beat", "")))
 
 
-def _lock(file: int) -> bool:
+def lock_file(file: int) -> bool:
     """Lock an open file; True also where locks are not to be had."""
     if fcntl is None:
         return True
@@ -202,17 +264,17 @@ def _lock(file: int) -> bool:
 
 def _is_locked(path: Path) -> bool:
     try:
-        file = os.open(path, os.O_RDWR)
+        file = open_regular(path, os.O_RDWR)
     except PermissionError:
         return True  # another user's
     try:
-        return not _lock(file)
+        return not lock_file(file)
     finally:
         os.close(file)
 
 
 def _same_file(file: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(file), os.stat(path))
+        return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
         return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from model.evaluation.model_folder import SPEC
 from model.tasks.task_set import TaskSet
-from tuner.runs.folder import LEDGER, SPACE, model_folder, read_run
+from tuner.runs.folder import LEDGER, SPACE, model_folder, read_run, refuse_strange
 from tuner.runs.ledger import read_events
 from tuner.runs.request import SearchRequest
 from tuner.runs.state import OVERALL, Event, RunState, Warn
@@ -55,6 +55,8 @@ def open_run(
         notes.append(line)
         warn(line)
 
+    if folder.is_dir():
+        refuse_strange(folder)
     events = read_events(folder / LEDGER, note)
     state = RunState.from_events(events, note)
     described = read_run(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -11,7 +12,7 @@ from model.cli.flags import Flag, settle
 from model.common.errors import InputError
 from model.common.typed import Above, AtLeast, AtMost
 
-SamplerName = Literal["tpe", "random", "gp", "cmaes", "nsga2"]
+SamplerName = Literal["auto", "task_gp", "tpe", "random", "gp", "cmaes", "nsga2"]
 PromotionName = Literal["restart", "continue"]
 MOST_SEED = 2**32 - 1
 WHAT, HOW, RUN, WHERE = "what to search", "how to search", "the run", "where to run"
@@ -22,8 +23,10 @@ def read_confirm(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     parts = given.lower().split("x")
-    if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise InputError("--confirm", [f"'{given}' is not NxS; write 3x3 for 3 trials, 3 seeds"])
+    if len(parts) != 2 or not all(re.fullmatch(r"[1-9]\d{0,2}", part) for part in parts):
+        shown = given if len(given) < 40 else f"{given[:40]}..."
+        fault = f"'{shown}' is not NxS with both from 1 to 999; write 3x3 for 3 trials, 3 seeds"
+        raise InputError("--confirm", [fault])
     return tuple(map(int, parts))
 
 
@@ -50,7 +53,12 @@ class SearchRequest:
     )
     tasks: Annotated[
         str | None,
-        Flag("Task set: a shipped one's name or a YAML file.", WHAT, "SET", "the space's"),
+        Flag(
+            "Task set: a name or a YAML file; SET:A,B takes two tasks.",
+            WHAT,
+            "SET",
+            "the space's",
+        ),
     ] = None
     data: Annotated[str | None, Flag("Folder with the tasks' files.", WHAT, "DIR", "none")] = None
     encoder: Annotated[
@@ -74,7 +82,14 @@ class SearchRequest:
         AtLeast(1),
         Flag("Configurations to try.", HOW, "N", "what the budget allows", free=True),
     ] = None
-    sampler: Annotated[SamplerName, Flag("Optuna sampler that proposes the trials.", HOW)] = "tpe"
+    sampler: Annotated[
+        SamplerName,
+        Flag("Who proposes the trials; auto: task_gp up to 300 trials, tpe beyond.", HOW),
+    ] = "auto"
+    warm_start: Annotated[
+        tuple[str, ...],
+        Flag("Earlier runs to learn from: their folders.", HOW, "A,B", "none", read=read_names),
+    ] = ()
     objectives: Annotated[
         tuple[str, ...],
         Flag("What to maximise. Several tasks give a Pareto front.", HOW, "A,B", read=read_names),
@@ -111,6 +126,10 @@ class SearchRequest:
             read=read_confirm,
         ),
     ] = None
+    distill: Annotated[
+        bool,
+        Flag("Train one model more, taught by the best ensemble.", HOW, free=True),
+    ] = False
     keep: Annotated[
         int, AtLeast(1), Flag("Keep the checkpoints of the best K trials.", HOW, "K", free=True)
     ] = 5
@@ -122,6 +141,9 @@ class SearchRequest:
             if value is not None:
                 object.__setattr__(self, name, settled(name, str(value)))
         settle(self)
+        if isinstance(self.warm_start, tuple):
+            earlier = tuple(str(Path(folder).absolute()) for folder in self.warm_start)
+            object.__setattr__(self, "warm_start", earlier)
         if isinstance(self.set, Mapping):
             object.__setattr__(self, "set", settled_settings(self.set))
 
@@ -136,10 +158,16 @@ class SearchRequest:
 
 def settled(name: str, value: str) -> str:
     """A path made absolute; a shipped name or a Hub id as it is."""
-    is_path = name == "data" or value.endswith((".yaml", ".yml")) or value.startswith(".")
+    from model.tasks.task_set import split_origin  # which --help does not need
+
+    whole = split_origin(value)[0] if name == "tasks" else value
+    is_path = name == "data" or whole.endswith((".yaml", ".yml")) or value.startswith(".")
     if is_path or (name == "encoder" and Path(value).is_dir()):
         return str(Path(value).absolute())
     return value
+
+
+PATHS = ("init_from", "pretrain.simcse.text", "distill.teacher", "distill.text")
 
 
 def settled_settings(given: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
@@ -150,7 +178,7 @@ def settled_settings(given: Mapping[str, Any], inside: str = "") -> dict[str, An
         if isinstance(value, Mapping):
             value = settled_settings(value, f"{key}.")
         elif isinstance(value, str) and value:
-            if key in ("init_from", "pretrain.simcse.text") or key.startswith("augment."):
+            if key in PATHS or key.startswith("augment."):
                 value = str(Path(value).absolute())
             elif key == "encoder.name":
                 value = settled("encoder", value)
@@ -163,7 +191,9 @@ class ExecutionOptions:
     """Where and on what it runs; may differ from start to start."""
 
     resume: Annotated[bool, Flag("Go on with the run of this name.", RUN)] = False
-    force: Annotated[bool, Flag("Resume although code, data or versions changed.", RUN)] = False
+    force: Annotated[
+        bool, Flag("Resume although code or data changed, or the ledger is damaged.", RUN)
+    ] = False
     name: Annotated[str | None, Flag("Name of the run.", RUN, "NAME", "the space's")] = None
     storage_path: Annotated[
         Path, Flag("Folder of all runs, or a URL as s3://bucket/path.", RUN, "DIR")

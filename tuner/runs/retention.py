@@ -1,4 +1,4 @@
-"""Which checkpoints a search keeps: of the best trials, and the best of each task."""
+"""Which checkpoints a search keeps: of the best trials, their last few, and the best of tasks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from model.common.files import remove_folder
-from model.training.checkpoint import checkpoints_in
+from model.common.untrusted import inside
+from model.training.checkpoint import KEPT_MODELS, checkpoints_in
 from tuner.runs.folder import CHECKPOINTS, LEDGER, MODEL, TRIALS
-from tuner.runs.state import RunState, TrialState, objective_value
+from tuner.runs.state import DISTILLED, Event, RunState, TrialState, objective_value
 
 WEIGHTS = "model.safetensors"
 
@@ -23,7 +24,7 @@ def wanted(
     only harder. So after a trial closed it is enough to look at that one `among` those that
     were wanted before, where a large run has thousands.
     """
-    trials = state.trials.values() if among is None else sorted(among, key=lambda t: t.order)
+    trials = list(state.trials.values() if among is None else sorted(among, key=lambda t: t.order))
     scored = [
         trial
         for trial in trials
@@ -31,12 +32,18 @@ def wanted(
     ]
     chosen: dict[str, set[str]] = {}
 
+    def best_of(trial: TrialState, what: str) -> Event | None:
+        try:
+            return trial.best(what)
+        except KeyError:  # not among the tasks of that trial
+            return None
+
     def note(trial: TrialState, what: str) -> None:
-        if best := trial.best(what):
+        if (best := best_of(trial, what)) and "checkpoint" in best:
             chosen.setdefault(trial.id, set()).add(best["checkpoint"])
 
     def value(trial: TrialState, what: str) -> float:
-        best = trial.best(what)
+        best = best_of(trial, what)
         return objective_value(best, what) if best else float("-inf")
 
     def best_first(what: str) -> list[TrialState]:
@@ -49,13 +56,28 @@ def wanted(
 
     for trial in best_first(state.goal)[:keep]:
         note(trial, state.goal)
+        chosen[trial.id].update(trajectory(state, trial))
     tasks = {name for trial in scored for name in trial.evaluations[0].get("tasks", {})}
     for task in sorted(tasks):
         note(best_first(task)[0], task)
+    for trial in trials:
+        if trial.origin == DISTILLED and trial.status == "finished":
+            note(trial, state.goal)
     for trial in scored:
         if state.is_default(trial):  # what everything is compared with
             note(trial, state.goal)
     return chosen
+
+
+def trajectory(state: RunState, trial: TrialState) -> set[str]:
+    """The last checkpoints of a final, for a soup: a search may have one final only.
+
+    A search that trains all in full has other trials' checkpoints for that.
+    """
+    top = len(state.rungs) - 1
+    if top < 1 or trial.level != top or trial.status != "finished":
+        return set()
+    return {entry["checkpoint"] for entry in trial.evaluations[-KEPT_MODELS:]} - trial.removed
 
 
 class CheckpointStore:
@@ -63,10 +85,13 @@ class CheckpointStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.trials = folder / TRIALS
+
+    def _place(self, trial: str) -> Path:
+        """Nothing is ever deleted through a link that leads out of the run: InputError."""
+        return inside(self.folder, Path(TRIALS, trial, CHECKPOINTS)).parent
 
     def checkpoints(self, trial: str) -> list[str]:
-        return [place.name for place in checkpoints_in(self.trials / trial / CHECKPOINTS)]
+        return [place.name for place in checkpoints_in(self._place(trial) / CHECKPOINTS)]
 
     def trouble(self) -> str | None:
         """Why nothing can be kept any more, if that is so: a disk unmounted, a folder moved."""
@@ -78,10 +103,10 @@ class CheckpointStore:
         self.drop_states(trial)
 
     def drop_states(self, trial: str) -> None:
-        drop_states(self.trials / trial)
+        drop_states(self._place(trial))
 
     def delete(self, trial: str, checkpoints: list[str]) -> None:
-        delete(self.trials / trial, checkpoints)
+        delete(self._place(trial), checkpoints)
 
 
 def surplus(
@@ -101,7 +126,7 @@ def surplus(
 def delete(trial: Path, checkpoints: list[str]) -> None:
     """Remove these checkpoints, and the trial's own model if it was linked to one of them."""
     for name in checkpoints:
-        place = trial / CHECKPOINTS / name
+        place = inside(trial, Path(CHECKPOINTS, name))
         if linked(trial / MODEL, place / MODEL):
             remove_folder(trial / MODEL)
         remove_folder(place)
@@ -120,4 +145,4 @@ def linked(model: Path, other: Path) -> bool:
 def drop_states(trial: Path) -> None:
     """A closed trial is never resumed: of what is kept, the model is enough."""
     for place in checkpoints_in(trial / CHECKPOINTS):
-        remove_folder(place / "state")
+        remove_folder(inside(trial, Path(CHECKPOINTS, place.name, "state")))

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from model.common.locks import file_lock
+from model.common.private import by_handle, own_handle
 from tuner.runs.orphans import end_orphans
 
 PREFIX = "stockpot-"
@@ -42,18 +43,24 @@ def short_temporary_folder() -> Path:
 def sweep(place: Path) -> None:
     """Remove the scratch of drivers that are gone, and end their Ray. Never of one that lives."""
     for folder in place.glob(f"{PREFIX}*"):
-        if not os.access(folder / HELD, os.W_OK):
-            continue  # not ours to judge
-        # Where there are no locks nothing is ever taken for abandoned. Another sweep may have been
-        # quicker.
-        with suppress(FileNotFoundError), file_lock(folder / HELD) as free:
-            if free:
-                end_orphans(folder)
-                clear(folder)
+        # Others may make folders of that name here, and change one for another at any moment: what
+        # is looked at and emptied is what this handle is of.
+        with own_handle(folder, others=0o022) as handle, suppress(OSError):
+            if handle is None or not (by_handle(handle, folder) / HELD).is_file():
+                continue  # not ours to judge
+            # Where there are no locks nothing is ever taken for abandoned. Another sweep may have
+            # been quicker.
+            with file_lock(by_handle(handle, folder) / HELD) as free:
+                if free:
+                    end_orphans(folder)
+                    clear(by_handle(handle, folder), folder)
 
 
-def clear(folder: Path) -> None:
-    """Remove a folder, its lock last: without one, what is left would be nobody's to remove."""
+def clear(folder: Path, name: Path | None = None) -> None:
+    """Remove a folder, its lock last: without one, what is left would be nobody's to remove.
+
+    `name`: what it is called, where `folder` is its handle.
+    """
     for place in folder.iterdir():
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place, ignore_errors=True)
@@ -63,7 +70,7 @@ def clear(folder: Path) -> None:
         return  # Ray's processes write while they die: the next sweep has it
     (folder / HELD).unlink(missing_ok=True)
     try:
-        folder.rmdir()
+        (name or folder).rmdir()
     except OSError:  # written to in this very moment
         (folder / HELD).touch()
 

@@ -18,7 +18,9 @@ Warn = Callable[[str], None]
 Status = Literal["open", "finished", "stopped", "failed"]
 
 DEFAULT = "default"  # origin of the default configuration's trial
+START = "start_from"  # origin of a point that the space, or an earlier run, names
 CONFIRM = "confirm"  # origin of a repeat of an earlier trial with another seed
+DISTILLED = "distilled"  # origin of a run that the best ensemble taught, when all else was done
 PROMOTED = "promoted"  # origin of a longer run of an earlier trial's configuration
 INFRASTRUCTURE = "infrastructure"  # kind of a failure that says nothing about the trial
 OVERALL = "overall"
@@ -34,6 +36,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "frozen": ("trial", "examples"),
     "promoted": ("trial", "level"),
     "planned": ("rungs", "num_samples"),
+    "earlier": ("name", "from_tasks", "starts", "results"),
     "finished": ("trial",),
     "stopped": ("trial", "examples", "rung", "reason"),
     "failed": ("trial", "kind", "reason"),
@@ -56,6 +59,12 @@ def objective_value(evaluation: Mapping[str, Any], objective: str) -> float:
     if objective in OVERALL_NAMES:
         return float(evaluation["score"])
     raise KeyError(f"the evaluation has no objective '{objective}'")
+
+
+def is_judged(evaluation: Mapping[str, Any], objective: str) -> bool:
+    return objective in OVERALL_NAMES or any(
+        objective in evaluation.get(part, {}) for part in ("values", "tasks")
+    )
 
 
 def objective_score(evaluation: Mapping[str, Any], objectives: Sequence[str]) -> float:
@@ -82,7 +91,7 @@ class TrialState:
     """One trial. It is open until finished, stopped or failed; the first of these holds."""
 
     id: str
-    number: int | None  # Optuna's; None for the default and repeats, which are not in the study
+    number: int | None  # of the sampler's ask; None for the default and for further runs
     params: dict[str, Any]
     settings: dict[str, Any]
     origin: str
@@ -113,7 +122,8 @@ class TrialState:
 
     @property
     def is_repeat(self) -> bool:
-        return self.origin == CONFIRM
+        """No part of the search itself: an earlier trial again, with another seed or a teacher."""
+        return self.origin in (CONFIRM, DISTILLED)
 
     @property
     def configuration(self) -> str:
@@ -161,7 +171,10 @@ class RunState:
     promotion: PromotionName = "restart"  # from one to the next
     race: tuple[int, int] = (0, 0)  # the best N again over S further seeds, before the finals
     planned: bool = False  # whether the rungs follow from the speed that was measured
+    earlier: list[Event] = field(default_factory=list)  # what other runs knew of this one
     starts: int = 0  # times a driver began or went on
+    epoch: int = 0  # of the driver that the run belongs to: each has a higher one
+    driver: str = ""  # who that is
     seconds: float = 0.0  # from each start to its last event; in between nobody trained
     _at: float | None = field(default=None, repr=False, compare=False)  # the last event's time
     ended: str | None = None  # why the last driver said it was done; None if it did not
@@ -173,6 +186,10 @@ class RunState:
     warn: Warn = field(default=print, repr=False, compare=False)
     _unknown: set[str] = field(default_factory=set, repr=False, compare=False)
     _index: Index = field(default_factory=Index, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {status}" for status, n in self.counts().items() if n)
+        return f"RunState({self.name!r}: {counts or 'no trials'})"
 
     @classmethod
     def from_events(cls, events: Iterable[Event], warn: Warn = print) -> RunState:
@@ -196,6 +213,8 @@ class RunState:
             self.planned, self.num_samples = True, event["num_samples"]
             self.rungs = [(examples, places) for examples, places in event["rungs"]]
             self.race = tuple(event.get("race", (0, 0)))
+        elif name == "earlier":
+            self.earlier.append(event)
         elif name == "end":
             self.ended = event["reason"]
         elif name == "created":
@@ -223,6 +242,8 @@ class RunState:
         self.promotion = event.get("promotion", "restart")
         self.race = tuple(event.get("race", (0, 0)))
         self.starts += 1
+        self.epoch = max(self.epoch + 1, event.get("epoch", 0))
+        self.driver = event.get("driver", "")
         self.ended = None
         self._index.rank((trial, self._score(trial)) for trial in self._index.ended)
         # Whoever goes on has done something about them.
@@ -233,6 +254,9 @@ class RunState:
     def _created(self, event: Event) -> None:
         if event["trial"] in self.trials:
             self._warn_once(f"the ledger creates {event['trial']} twice")
+            return
+        if (of := event.get("of")) is not None and of not in self.trials:
+            self._warn_once(f"the ledger has {event['trial']} of {of}, which is not there")
             return
         trial = TrialState(
             id=event["trial"],
@@ -259,6 +283,9 @@ class RunState:
             trial.losses += trial.running  # started again, and nobody had stopped it
             trial.running, trial.paused, trial.frozen = True, False, False
         elif name == "evaluated":
+            if not all(is_judged(event, goal) for goal in self.objectives):
+                self._warn_once(f"the ledger has evaluations of {trial.id} without its objective")
+                return
             before = trial.examples
             trial.evaluated(event)
             self.reports.append(event)
@@ -310,6 +337,10 @@ class RunState:
     def repeats(self) -> list[TrialState]:
         return list(self._index.repeats)
 
+    @property
+    def distilled(self) -> list[TrialState]:
+        return list(self._index.distilled)
+
     def runs_of(self, configuration: str) -> Sequence[TrialState]:
         """The trial and the longer runs of its settings, with the same seed, as they came."""
         return self._index.runs[configuration]
@@ -322,7 +353,7 @@ class RunState:
         """The run and the evaluation that a configuration is ranked by at a rung."""
         for trial in self.runs_of(configuration):
             entry = None
-            if self.promotion == "continue":
+            if self.promotion == "continue" and level < len(self.rungs):
                 examples, _ = self.rungs[level]
                 entry = next((e for e in trial.evaluations if e["examples"] >= examples), None)
             elif trial.level == level and trial.status == "finished":

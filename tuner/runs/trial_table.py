@@ -2,7 +2,7 @@
 
 | column | what it is |
 |---|---|
-| trial, number, origin, of, seed | its id, Optuna's number, who proposed it, what it repeats |
+| trial, number, origin, of, seed | its id, the study's number, who proposed it, what it repeats |
 | status, reason | finished, stopped, failed or open, and why |
 | examples, seconds | what it was trained on, and for how long |
 | scored_at, checkpoint | the evaluation that stands for it: its examples and its folder, if kept |
@@ -60,7 +60,7 @@ def write_trials(folder: Path, state: RunState) -> Path:
 def _row(trial: TrialState, state: RunState) -> dict[str, Any]:
     row: dict[str, Any] = {
         "trial": trial.id,
-        "number": trial.number,
+        "number": int(trial.id[1:]) if trial.id[1:].isdigit() else None,
         "origin": trial.origin,
         "of": trial.of,
         "seed": trial.seed,

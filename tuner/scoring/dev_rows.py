@@ -59,15 +59,19 @@ class DevRows:
 
     def read(self, name: str, path: Path) -> dict[str, Predictions]:
         """A checkpoint's answers to every task; ValueError for what cannot be compared."""
+        return self.read_some(name, path, self.tasks)
+
+    def read_some(self, name: str, path: Path, tasks: TaskSet) -> dict[str, Predictions]:
+        """Of a model with these tasks; the first that has one decides on the order of its rows."""
         try:
             table = read_rows(path, COLUMNS)
         except (OSError, pa.ArrowException) as error:
             raise ValueError(f"its dev predictions cannot be read: {error}") from None
-        check_tasks(table, self.tasks)
-        if not self.tables:
-            self.name = name
-            self.tables = {task: _of(table, task) for task in self.tasks.names}
-        return {task: self.answer(task, table) for task in self.tasks.names}
+        check_tasks(table, tasks)
+        for task in tasks.names:
+            if task not in self.tables:
+                self.name, self.tables[task] = self.name or name, _of(table, task)
+        return {task: self.answer(task, table) for task in tasks.names}
 
     def answer(self, task: str, table: pa.Table) -> Predictions:
         return _answers(aligned(_of(table, task), self.tables[task], self.name))

@@ -79,6 +79,27 @@ class Repeated:
         return stdev(self.scores) if len(self.scores) > 1 else None
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What the model of the results says of training in full."""
+
+    examples: int
+    best: float
+    best_sd: float
+    default: float
+    default_sd: float
+    worse: float  # probability that the best settings are worse than the default
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What choosing brought over the default, scored on the half of dev that did not choose."""
+
+    difference: Difference
+    configurations: int  # that the choice was among
+    examples: int  # of each one's training
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     name: str
@@ -98,11 +119,17 @@ class Summary:
     lead: Difference | None  # of the best over the default, on the same dev rows
     lead_at: int | None  # the training examples of both there
     cross_fit: CrossFit | None
+    expected: Expected | None
+    gain: Gain | None
     repeats: list[Repeated]
     front: list[tuple[str, dict[str, float]]]  # with several objectives
     places: dict[str, Path]
     notes: list[str] = field(default_factory=list)
     next_steps: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        best = f"best {self.best[0].trial} {self.best[0].overall:.3f}" if self.best else "no best"
+        return f"Summary({self.name!r}: {self.examples:,} examples, {best}; .text() is for reading)"
 
     def text(self) -> str:
         from tuner.scoring.summary_text import summary_text  # which needs the names in here
@@ -119,6 +146,7 @@ def summarise(
     tasks: TaskSet,
     *,
     seconds: float | None = None,
+    expected: Expected | None = None,
     next_steps: Sequence[str] = (),
 ) -> Summary:
     """`seconds` is the wall time, where the caller knows it better than the ledger's clock."""
@@ -130,6 +158,7 @@ def summarise(
     counts |= {"failed": counts["failed"] - in_search, "lost": in_search}
     lead, lead_at = _lead(state, folder, tasks)
     fitted, notes = _fitted(state, folder, tasks)
+    gain = _gain(state, folder, tasks, fitted)
     return Summary(
         name=state.name,
         tasks=tasks.name,
@@ -148,6 +177,8 @@ def summarise(
         lead=lead,
         lead_at=lead_at,
         cross_fit=fitted,
+        expected=expected,
+        gain=gain,
         repeats=_repeated(state),
         front=_pareto(state, ranked),
         places=_found(state, folder, ranked),
@@ -277,6 +308,38 @@ def _fitted(state: RunState, folder: Path, tasks: TaskSet) -> tuple[CrossFit | N
         return cross_fit(dev, None, tasks, goal=goal, against=against), notes
     except InputError as error:
         return None, [*notes, f"no cross-fitted score: {error.faults[0]}"]
+
+
+def _gain(state: RunState, folder: Path, tasks: TaskSet, fitted: CrossFit | None) -> Gain | None:
+    """Among all that were trained as long as the default was, the longest of its runs first."""
+    default = default_of(state)
+    if default is None:
+        return None
+    if not state.rungs:  # from before trials had lengths: all of them were trained alike
+        lead = fitted.lead if fitted else None
+        return Gain(lead, len(state.ranked()), _examples(default, state)) if lead else None
+    for level in reversed(range(len(state.rungs))):
+        found = {
+            trial.id: (at[0].id, at[1])
+            for trial in state.search_trials
+            if (at := state.at_rung(trial.id, level)) and "predictions" in at[1]
+        }
+        if len(found) < 2 or default.configuration not in found:
+            continue
+        rival = found.pop(default.configuration)
+        others = sorted(found.values(), key=lambda pair: -objective_value(pair[1], state.goal))
+        pool = [rival, *others[: CANDIDATES - 1]]
+        try:
+            dev = DevPredictions.load(folder, pool, tasks)
+        except InputError:
+            continue
+        lead = cross_fit(dev, None, tasks, goal=state.goal, against=0).lead
+        return Gain(lead, len(found) + 1, state.rungs[level][0]) if lead else None
+    return None
+
+
+def _examples(trial: TrialState, state: RunState) -> int:
+    return int(_chosen(trial, state)["examples"])
 
 
 def _repeated(state: RunState) -> list[Repeated]:

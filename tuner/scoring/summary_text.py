@@ -17,7 +17,7 @@ def summary_text(summary: Summary) -> str:
     return "\n\n".join("\n".join(map(one_line, part)) for part in parts if part)
 
 
-ENDS = {"finished": "finished", "stopped": "stopped early", "failed": "failed", "lost": "lost"}
+ENDS = {"finished": "finished", "stopped": "pruned", "failed": "failed", "lost": "lost"}
 
 
 def _head(summary: Summary) -> list[str]:
@@ -68,20 +68,19 @@ def _best(summary: Summary) -> list[str]:
 def _settings(summary: Summary) -> list[str]:
     rows = [row for row in summary.best if row.params]
     keys = list(dict.fromkeys(key for row in rows for key in row.params))
-    cells = [[row.trial, *(_value(row.params.get(key)) for key in keys)] for row in rows]
+    cells = [[key, *(_value(row.params.get(key)) for row in rows)] for key in keys]
     if not cells:
         return []
-    lines = table(["trial", *keys], cells, left={"trial"})
-    if len(lines) > len(cells) + 1:  # in several parts: shorter names where they are clear
-        tails = [key.rpartition(".")[2] for key in keys]
-        pairs = zip(keys, tails, strict=True)
-        names = [tail if tails.count(tail) == 1 else key for key, tail in pairs]
-        lines = table(["trial", *names], cells, left={"trial"})
-    return ["their settings", *lines]
+    return ["their settings", *table(["", *(row.trial for row in rows)], cells, left={""})]
 
 
 def _holds(summary: Summary) -> list[str]:
     lines = []
+    if (gain := summary.gain) is not None:
+        lines.append(
+            f"gain over the default on held-out rows: {signed(gain.difference)} "
+            f"(best of {gain.configurations}, {gain.examples:,} examples)"
+        )
     if summary.best and summary.default is None:
         lines.append("no run of the default configuration has finished to compare with")
     elif summary.best and summary.best[0] == summary.default:
@@ -89,17 +88,21 @@ def _holds(summary: Summary) -> list[str]:
     elif summary.lead is not None and summary.default is not None:
         lead = signed(summary.lead)
         lines.append(
-            f"the best settings against the default, {summary.lead_at:,} examples each, "
-            f"on the same dev rows: {lead}"
+            f"best settings against the default, {summary.lead_at:,} examples each, "
+            f"on all rows: {lead}"
         )
     if (fitted := summary.cross_fit) is not None:
         score = f"{short(fitted.cross_fitted)} [{short(fitted.low)}, {short(fitted.high)}]"
         lines.append(
-            f"cross-fitted (chosen on one half of dev, scored on the other): {score} "
+            f"cross-fitted (chosen on one half, scored on the other): {score} "
             f"(plain {short(fitted.plain)}, gap {plus(fitted.gap)})"
         )
-        if fitted.lead is not None:
-            lines.append(f"against the default, cross-fitted: {signed(fitted.lead)}")
+    if (full := summary.expected) is not None:
+        chance = "less than 1 %" if full.worse < 0.01 else f"{100 * full.worse:.0f} %"
+        best = f"the best settings {short(full.best)} ± {short(full.best_sd)}"
+        default = f"the default {short(full.default)} ± {short(full.default_sd)}"
+        lines.append(f"expected in full, {full.examples:,} examples: {best}, {default}")
+        lines.append(f"chance that the default is better in full: {chance}")
     return lines + [cut(note) for note in summary.notes]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from model.cli.text import one_line
 from tuner.scoring.crossfit import Difference
 
-WIDTH = 110
+WIDTH = 100
 
 
 def table(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from model.cli.exit_code import exit_code
 from model.cli.flags import given_for, sound
 from model.cli.parser import Parser, command_parser
+from model.cli.status import doing
+from model.cli.text import say
 from model.common.errors import Gathered
 from model.common.hub import require_encoder
 from tuner.runs.request import ExecutionOptions, SearchRequest
@@ -56,34 +58,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from tuner.search.driver import search
+    quiet = getattr(arguments, "quiet", False)
+    with doing("loading PyTorch, Ray and Optuna", quiet):
+        from tuner.search.driver import search
 
-    request, options = read_arguments(arguments)
+        request, options = read_arguments(arguments)
     if isinstance(request.encoder, str):
-        require_encoder(request.encoder)
+        with doing(f"looking for the encoder {request.encoder}", quiet):
+            require_encoder(request.encoder)
     if arguments.dry_run:
         from tuner.search.dry_run import dry_run
 
-        print(dry_run(request, options))
+        with doing("checking everything, and trying the most expensive step", quiet):
+            told = dry_run(request, options)
+        say(told)
         return 0
     try:
         result = search(request, options)
     except KeyboardInterrupt:
-        print(cut_short(request, options), file=sys.stderr)
+        say(cut_short(request, options), sys.stderr)
         return EXIT_CODES["interrupted"]
-    print(result.summary.text(), flush=True)
+    say(result.summary.text())
     if result.soup is not None:
         from tuner.soup.text import soup_text
 
-        print(f"\n{soup_text(result.soup, result.folder)}", flush=True)
+        say(f"\n{soup_text(result.soup, result.folder, options.verbose)}")
     if result.complete:
         return 0
     if result.stopped == "failures":
-        print(f"\n{first_failure(result)}", file=sys.stderr)
+        say(f"\n{first_failure(result)}", sys.stderr)
     from tuner.search.next_steps import resume_command
 
-    print(f"\nstopped ({result.stopped}); nothing is lost. Go on with:", file=sys.stderr)
-    print(f"  {resume_command(result.folder, options)}", file=sys.stderr)
+    say(f"\nstopped ({result.stopped}); nothing is lost. Go on with:", sys.stderr)
+    say(f"  {resume_command(result.folder, options)}", sys.stderr)
     return EXIT_CODES.get(result.stopped or "", 1)
 
 

@@ -54,7 +54,8 @@ def run_search(
     seed: int = 0,
     budget_examples: int | None = None,
     num_samples: int | None = None,
-    sampler: SamplerName = "tpe",
+    sampler: SamplerName = "auto",
+    warm_start: Sequence[str | Path] = (),
     objectives: Sequence[str] = ("overall",),
     max_examples: int | None = None,
     grace_examples: int | None = None,
@@ -63,6 +64,7 @@ def run_search(
     promotion: PromotionName = "restart",
     finals: int | None = None,
     confirm: tuple[int, int] | str | None = None,
+    distill: bool = False,
     keep: int = 5,
     resume: bool = False,
     force: bool = False,
@@ -86,7 +88,7 @@ def run_search(
 
     What to search:
         space: Search space: a shipped one's name or a YAML file.
-        tasks: Task set: a shipped one's name or a YAML file. None: the space's.
+        tasks: Task set: a name or a YAML file; "SET:A,B" takes two tasks. None: the space's.
         data: Folder with the tasks' files.
         encoder: "minilm", "tiny", a folder or a Hub id. None: the space's.
         set: Settings that are fixed in all trials, as {"smart.weight": 1}.
@@ -94,7 +96,8 @@ def run_search(
     How to search:
         budget_examples: Examples to train on in all, the search's to divide. None: the space's.
         num_samples: Configurations to try. None: what the budget allows.
-        sampler: Optuna sampler that proposes the trials.
+        sampler: Who proposes the trials; auto: task_gp up to 300 trials, tpe beyond.
+        warm_start: Earlier runs to learn from: their folders.
         objectives: What to maximise. Several tasks give a Pareto front.
         max_examples: Examples of the longest training. None: what the budget allows.
         grace_examples: Examples of the shortest training. None: a share of the longest.
@@ -103,12 +106,13 @@ def run_search(
         promotion: Longer training starts again with a schedule of its own ("restart"), or goes
             on ("continue").
         finals: Models to train in full at the end. None: one, or what max_examples allows.
+        distill: Train one model more, taught by the best ensemble.
         confirm: Run the best N again with S seeds before the finals, as (3, 3) or "3x3". None:
             where the budget pays for it.
         keep: Keep the checkpoints of the best so many trials.
     The run:
         resume: Go on with the run of this name.
-        force: Resume although code, data or versions changed.
+        force: Resume although code or data changed, or the ledger is damaged.
         name: Name of the run. None: the space's.
         storage_path: Folder of all runs, or a URL as s3://bucket/path.
         local_path: With a URL: where the driver keeps its own copy.

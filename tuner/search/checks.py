@@ -10,9 +10,19 @@ from typing import Any
 from model.cli.flags import faults_of, flags_of
 from model.common.errors import InputError, suggest
 from model.common.secrets import redact
+from model.config.packages import missing_packages
+from model.evaluation.model_folder import SPEC
 from tuner.engine.stages import stages_of
-from tuner.runs.folder import LEDGER, RUN, changes, name_of, read_run, run_folder
-from tuner.runs.ledger import read_events
+from tuner.runs.folder import (
+    LEDGER,
+    RUN,
+    changes,
+    name_of,
+    read_run,
+    refuse_strange,
+    run_folder,
+)
+from tuner.runs.ledger import check_ledger, read_events, read_state
 from tuner.runs.request import MOST_SEED, ExecutionOptions, SearchRequest
 from tuner.runs.state import RunState
 from tuner.space.space import Space, shipped_spaces
@@ -59,6 +69,17 @@ def check_against(request: SearchRequest, space: Space) -> None:
         for key, other in DECIDED.items()
         if space.base.get(key) is not None
     ]
+    faults += [
+        f"init_from: {value} is not the folder of a model; give the `model` folder of a run"
+        for parameter in space.parameters
+        if parameter.key == "init_from"
+        for value in getattr(parameter.domain, "values", ())
+        if isinstance(value, str) and not (Path(value) / SPEC).is_file()
+    ]
+    for parameter in space.parameters:
+        faults += missing_packages(parameter.key, getattr(parameter.domain, "values", ()))
+    for key, value in space.base.items():
+        faults += missing_packages(key, (value,))
     grace, most = request.grace_examples, request.max_examples
     if grace is not None and most is not None and grace > most:
         faults.append(f"--grace-examples {grace} is above --max-examples {most}; lower it")
@@ -87,7 +108,11 @@ def refuse_or_allow(folder: Path, options: ExecutionOptions) -> None:
             str(folder), [f"holds a search already ({describe_run(folder)}); {remedy}"]
         )
     if there:
+        refuse_strange(folder)
+        if not options.force:
+            check_ledger(folder / LEDGER)
         check_not_emptied(folder)
+        check_not_older(folder, force=options.force)
     if options.resume and not there:
         found = sorted(p.parent.name for p in folder.parent.glob(f"*/{LEDGER}"))
         held = f"there are: {', '.join(found)}" if found else "there are no searches in it"
@@ -111,6 +136,17 @@ def check_not_emptied(folder: Path) -> None:
     if names:
         fault = f"has not one whole line, but there are {len(names)} trials in {trials}"
         remedy = "put back a copy of it, or begin a new run with another --name"
+        raise InputError(str(folder / LEDGER), [f"{fault}; {remedy}"])
+
+
+def check_not_older(folder: Path, *, force: bool) -> None:
+    """A ledger that was put back from a copy does not know of the last driver that began."""
+    if force or not (folder / RUN).is_file():
+        return
+    known, begun = read_state(folder / LEDGER, lambda line: None).epoch, read_run(folder)["epoch"]
+    if known < begun:
+        fault = f"is older than {RUN}: that knows of {begun} drivers, and the ledger of {known}"
+        remedy = "put back the newer one, or go on without what it lacks with --force"
         raise InputError(str(folder / LEDGER), [f"{fault}; {remedy}"])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from model.common.errors import InputError
 from model.common.files import size_of
 from model.modules.encoder import load_encoder
-from model.training.checkpoint import KEPT_STATES
+from model.training.checkpoint import KEPT_MODELS, KEPT_STATES
 from model.training.prepare import build_model, fill_in
 from tuner.runs.folder import TRIALS
 from tuner.space.space import Space
@@ -38,24 +38,36 @@ class Need:
 
 def estimate_size(space: Space) -> ModelSize:
     config = fill_in(space.config(space.most_expensive()))
-    parts = build_model(config, space.task_set, load_encoder(config.encoder.name))
-    weights = sum(tensor.numel() * tensor.element_size() for tensor in parts.state_dict().values())
+    weights = 0
+    for name in space.encoders:
+        parts = build_model(config, space.task_set, load_encoder(name)).state_dict().values()
+        weights = max(weights, sum(tensor.numel() * tensor.element_size() for tensor in parts))
     # Two moments of the optimiser, and the copies of the weights that a run may keep.
     copies = 2 + bool(config.smart.bregman) + bool(config.average.share)
     return ModelSize(weights + OTHER_FILES, weights * copies)
 
 
 def disk_need(
-    weight: ModelSize, *, tasks: int, slots: int, keep: int, soup: bool = False, frozen: int = 0
+    weight: ModelSize,
+    *,
+    tasks: int,
+    slots: int,
+    keep: int,
+    soup: bool = False,
+    frozen: int = 0,
+    finals: int = 0,
+    distill: bool = False,
 ) -> Need:
-    """`frozen` trials wait with their states, to be gone on with."""
+    """`frozen` trials wait with their states, to be gone on with; `finals` keep a few models."""
     model, state = weight.model, weight.state
     best = tasks + 1  # the best overall and of each task
+    models = best + KEPT_MODELS - 1  # of a trial, without a state
     # The states that are kept and, for a moment, the one that is being written.
-    running = slots * ((KEPT_STATES + 1) * (model + state) + best * model)
-    running += frozen * (KEPT_STATES * (model + state) + best * model)
+    running = slots * ((KEPT_STATES + 1) * (model + state) + models * model)
+    running += frozen * (KEPT_STATES * (model + state) + models * model)
     soups = 2 if soup else 0  # soup/ and the one of soups/ that holds weights of its own
-    return Need(model, running, (keep + best + soups) * model)
+    last = KEPT_MODELS * min(finals, keep)
+    return Need(model, running, (keep + best + soups + last + distill) * model)
 
 
 def check_disk(need: Need, folder: Path) -> None:

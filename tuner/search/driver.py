@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from model import __version__
-from model.cli.text import clock
+from model.cli.text import clock, shown_path
 from model.common.files import to_yaml, write_atomic
 from tuner.cluster.preflight import check_nodes, priority
 from tuner.engine.engine import INTERRUPTED, Engine, Limits
 from tuner.engine.stages import Stages, for_time, is_timed
+from tuner.engine.study import AUTO, TASK_GP, choose_sampler
 from tuner.engine.study_file import StudyFile
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, SPACE, own_folder, write_run
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, own_folder, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.unknown_trials import set_unknown_trials_aside
+from tuner.search import distill
 from tuner.search.background import in_background
 from tuner.search.disk import Need, check_disk, disk_need, estimate_size, human
-from tuner.search.finish import SearchResult, finish
+from tuner.search.finish import SearchResult, attempt_soup, finish
+from tuner.search.on_workers import MakeRunner, on_workers
 from tuner.search.plan import SearchPlan, make_plan
 from tuner.search.signals import Signals, signals
 from tuner.storage.remote import RemoteRun, follow
@@ -41,7 +46,9 @@ def search(request: SearchRequest, options: ExecutionOptions) -> SearchResult:
     """Run a search, or go on with one. Raises InputError for what the user can mend."""
     console = SearchConsole(quiet=options.quiet, verbose=options.verbose)
     with signals() as stop_signals:
-        return begin(make_plan(request, options, console), console, stop_signals)
+        with console.phase("checking the search"):
+            plan = make_plan(request, options, console)
+        return begin(plan, console, stop_signals)
 
 
 def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> SearchResult:
@@ -50,8 +57,8 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
     sizing = in_background(lambda: estimate_size(plan.space))
     with (
         own_folder(folder),
-        RunLock(folder / LOCK, console.warn),
-        ray_session(options.address) as ray,
+        RunLock(folder / LOCK, console.warn) as lock,
+        ray_session(options.address, console.phase) as ray,
     ):
         stop_signals.hold()
         resources = share_out(
@@ -74,14 +81,17 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
             keep=request.keep,
             soup=options.soup,
             frozen=plan.stages.most_frozen,
+            finals=plan.stages.finals,
+            distill=plan.stages.distill,
         )
         # With storage elsewhere, trials train on the disks of their nodes.
         check_disk(replace(need, running=0) if plan.storage else need, folder)
         if not options.resume or not (folder / SPACE).exists():
             write_atomic(folder / SPACE, to_yaml(plan.space.to_dict()))
-        write_run(folder, request.to_dict(), plan.prints)
+        if not options.resume or not (folder / RUN).exists():
+            write_run(folder, request.to_dict(), plan.prints)
         with (
-            Ledger(folder / LEDGER, console.warn) as ledger,
+            Ledger(folder / LEDGER, console.warn, lock.check, cut_back=options.force) as ledger,
             follow(plan.storage, folder, console.warn) as remote,
         ):
             return run(plan, ledger, ray, resources, need, console, remote, staged, stop_signals)
@@ -92,7 +102,8 @@ def prepare_cluster(
 ) -> dict[str, StagedInput]:
     """Look at every machine, and pack what the trials need of this one."""
     config = plan.space.config(plan.space.default_point())
-    names = [plan.request.data, plan.space.task_set.origin, config.encoder.name, config.init_from]
+    names = [plan.request.data, plan.space.task_set.origin, config.init_from, *plan.space.encoders]
+    names += [config.distill.teacher, config.distill.text, str(distill.answers_file(plan.folder))]
     staged, large = pack(needed(names))
     nodes = check_nodes(plan.folder, plan.storage, large)
     machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
@@ -127,26 +138,76 @@ def run(
         promotion=plan.stages.promotion,
         race=list(plan.stages.race),
         seed=request.seed,
-        sampler=request.sampler,
+        sampler=choose_sampler(request.sampler, plan.stages.trials),
         resumed=options.resume,
+        epoch=ledger.state.epoch + 1,
+        driver=uuid.uuid4().hex,
     )
+    for known in plan.earlier:
+        ledger.append("earlier", **known)
+    write_run(plan.folder, request.to_dict(), plan.prints, ledger.state.epoch)
     board = Board(plan.folder, plan.space, console.warn)
     board.follow(ledger)
-    store = remote.store() if remote else CheckpointStore(plan.folder)
+    store = remote.store(ledger.state) if remote else CheckpointStore(plan.folder)
     engine = make_engine(plan, ledger, resources, console, store)
     announce(console, engine, plan, resources, need)
-    if not engine.done:
-        with stop_signals.draining(engine):
-            run_trials(engine, console, resources, ray.scratch, plan.storage, staged)
-    console.clear()
-    if engine.fatal is not None:
-        raise engine.fatal
-    stopped = None if engine.done else (engine.draining or INTERRUPTED)
+
+    def train(inputs: dict[str, StagedInput]) -> str | None:
+        """All that is left to be trained; why that was not all, if so."""
+        if not engine.done:
+            console.draw(engine)  # until the first worker is up
+            try:
+                with stop_signals.draining(engine):
+                    storage = remote.storage if remote else None
+                    run_trials(engine, console, resources, ray.scratch, storage, inputs)
+            finally:
+                console.clear()
+        if engine.fatal is not None:
+            raise engine.fatal
+        return None if engine.done else (engine.draining or INTERRUPTED)
+
+    stopped = train(staged)
+    if stopped is None and distill.is_due(plan, ledger.state):
+        if remote:
+            remote.bring_home(ledger.state, request.keep)
+        try:
+            stop = stop_signals.raise_if_interrupted
+            if teacher := teacher_of(plan, resources, staged, console, stop):
+                engine.distill(str(teacher))
+                stopped = train(staged | (pack([str(teacher)])[0] if options.address else {}))
+        except KeyboardInterrupt:
+            stopped = INTERRUPTED
     ledger.append("end", reason=stopped or "complete")
     engine.study.finish()
     if remote:
         remote.bring_home(ledger.state, request.keep)
-    return finish(plan, ledger.state, stopped, board, console, stop_signals.raise_if_interrupted)
+    with workers(plan, resources, console) as runner:
+        stop = stop_signals.raise_if_interrupted
+        return finish(plan, ledger.state, stopped, board, console, stop, runner)
+
+
+def teacher_of(
+    plan: SearchPlan,
+    resources: Resources,
+    staged: dict[str, StagedInput],
+    console: SearchConsole,
+    raise_if_interrupted: Callable[[], None],
+) -> Path | None:
+    """The answers of the best ensemble, from a soup of what there is."""
+    with workers(plan, resources, console) as runner:
+        soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner)
+    shared = plan.options.address is not None and plan.storage is None
+    there = distill.ask_a_worker(resources, staged, console) if shared else None
+    return None if soup is None else distill.make_teacher(plan, soup, console, there)
+
+
+def workers(
+    plan: SearchPlan, resources: Resources, console: SearchConsole
+) -> AbstractContextManager[MakeRunner | None]:
+    """Who evaluates averages: on a cluster its workers, on one machine this process."""
+    if plan.options.address is None:
+        return nullcontext()
+    return on_workers(resources, shared=plan.storage is None, warn=console.warn, log=console.log)
 
 
 def make_engine(
@@ -167,6 +228,7 @@ def make_engine(
         limits=Limits(
             slots=resources.slots,
             threads=resources.threads,
+            shared_gpu=resources.shared_gpu,
             # What Ray counts stays as it is: an actor with more CPUs would be another process.
             final_threads=0 if plan.options.address else round(resources.slots * resources.cpus),
             keep=plan.request.keep,
@@ -200,6 +262,7 @@ def by_the_clock(plan: SearchPlan, resources: Resources) -> Callable[[float, flo
         reduction=request.reduction_factor,
         promotion=request.promotion,
         race=request.confirm,
+        distill=request.distill,
     )
 
 
@@ -215,7 +278,7 @@ def announce(
     console.log(
         f"{'resuming' if plan.options.resume else 'searching'} {engine.space.name} on "
         f"{engine.tasks.name}: {what}; {resources.slots} at once "
-        f"({resources.cpus:g} CPU{gpus} each) -> {plan.folder}"
+        f"({resources.cpus:g} CPU{gpus} each) -> {shown_path(plan.folder)}"
     )
     if plan.storage is not None:
         console.log(f"storage: {plan.storage.shown}, seconds behind the folder")
@@ -223,6 +286,13 @@ def announce(
         f"disk: up to {human(need.peak)} while it runs, {human(need.kept)} kept "
         f"({human(need.model)} a model)"
     )
+    if plan.request.sampler == AUTO:
+        few = "few" if engine.state.sampler == TASK_GP else "many"
+        console.log(f"sampler: {engine.state.sampler}, as {plan.stages.trials:,} trials are {few}")
+    for known in engine.state.earlier:
+        tasks = ", ".join(f"{ours} from {its}" for ours, its in known["from_tasks"].items())
+        points = f"{len(known['starts'])} start points and {len(known['results'])} results"
+        console.log(f"warm start by {known['name']}: {points}; {tasks}")
     for note in engine.space.notes:
         console.log(note)
 
@@ -249,7 +319,7 @@ def run_trials(
     tuner = tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(
-            search_alg=LedgerSearch(engine, resources.placement()),
+            search_alg=LedgerSearch(engine, resources),
             scheduler=scheduler,
             num_samples=-1,
             reuse_actors=True,

@@ -42,6 +42,8 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
         keep=request.keep,
         soup=options.soup,
         frozen=plan.stages.most_frozen,
+        finals=plan.stages.finals,
+        distill=plan.stages.distill,
     )
     check_disk(replace(need, running=0) if plan.storage else need, plan.folder)
     settings = space.most_expensive()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from model.cli.invocation import command
 from model.common.errors import InputError
+from tuner.engine.conclusions import expected_of
 from tuner.engine.engine import INTERRUPTED, TIME
 from tuner.runs.state import RunState, TrialState
 from tuner.runs.trial_table import trial_table, write_trials
@@ -27,12 +28,17 @@ from tuner.terminal import SearchConsole
 if TYPE_CHECKING:
     import pandas
 
+    from tuner.predict.predictor import Predictor
+    from tuner.search.on_workers import MakeRunner
+
 T = TypeVar("T")
 RaiseIfInterrupted = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class SearchResult:
+    """What a search came to. `print(result.summary.text())` is what the command prints."""
+
     folder: Path
     state: RunState
     summary: Summary
@@ -52,6 +58,15 @@ class SearchResult:
         """The best finished trial."""
         return self.state.best_trial()
 
+    def predictor(self, model: str | None = None) -> Predictor:
+        """What answers: the model that the search recommends, or another of the run's by name.
+
+        >>> result.predictor().predict("sentiment", ["never dull, often moving"])
+        """
+        from tuner.predict.predictor import load_predictor
+
+        return load_predictor(self.folder, model)
+
     def dataframe(self) -> pandas.DataFrame:
         """A row per trial, as in trials.parquet: `tuner.runs.trial_table` says what is in it."""
         return trial_table(self.state).to_pandas()
@@ -64,40 +79,50 @@ def finish(
     board: Board,
     console: SearchConsole,
     raise_if_interrupted: RaiseIfInterrupted = lambda: None,
+    runner: MakeRunner | None = None,
 ) -> SearchResult:
     """In this order, because the board and the page show the soup too.
 
-    `raise_if_interrupted` raises KeyboardInterrupt once somebody has asked for the end.
+    `raise_if_interrupted` raises KeyboardInterrupt once somebody has asked for the end. `runner`
+    makes who evaluates averages, if not this process.
     """
     # Whoever interrupts a search does not want to wait for any of it.
     wanted = stopped in (None, TIME) and bool(state.ranked())
     soup = None
     try:
         if wanted and plan.options.soup:
-            soup = attempt_soup(plan.folder, console, raise_if_interrupted)
+            with console.phase("making the soup"):
+                soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner)
         if wanted:
-            board.finish()
+            with console.phase("writing TensorBoard's files"):
+                board.finish()
         raise_if_interrupted()
     except KeyboardInterrupt:
         stopped, wanted = INTERRUPTED, False
-    summary = summarise(
-        state,
-        plan.folder,
-        plan.space.task_set,
-        next_steps=next_steps(state, plan.folder),
-    )
+    with console.phase("scoring the best on rows that did not choose it"):
+        summary = summarise(
+            state,
+            plan.folder,
+            plan.space.task_set,
+            expected=expected_of(state, plan.space) if wanted else None,
+            next_steps=next_steps(state, plan.folder),
+        )
     write = partial(write_trials, plan.folder, state)
     attempt("table of trials", write, command("report", plan.folder), console)
     try:
         if wanted and plan.options.report:
-            summary = with_report(plan.folder, summary, console)
+            with console.phase("writing the report"):
+                summary = with_report(plan.folder, summary, console)
     except KeyboardInterrupt:
         stopped = INTERRUPTED
     return SearchResult(plan.folder, state, summary, stopped, soup)
 
 
 def attempt_soup(
-    folder: Path, console: SearchConsole, raise_if_interrupted: RaiseIfInterrupted = lambda: None
+    folder: Path,
+    console: SearchConsole,
+    raise_if_interrupted: RaiseIfInterrupted = lambda: None,
+    runner: MakeRunner | None = None,
 ) -> SoupRecord | None:
     def log(line: str) -> None:  # one after each evaluation
         console.log(line)
@@ -107,7 +132,7 @@ def attempt_soup(
         from tuner.soup.make import make_soup
         from tuner.soup.methods import QUICK
 
-        return make_soup(folder, methods=QUICK, log=log, warn=console.warn)
+        return make_soup(folder, methods=QUICK, log=log, warn=console.warn, runner=runner)
 
     return attempt("soup", made, command("soup", folder), console)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from model.common.errors import Gathered
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
+from tuner.engine.earlier import knowledge_of
+from tuner.engine.points import Points
 from tuner.engine.stages import (
     Rung,
     Stages,
@@ -20,10 +23,11 @@ from tuner.engine.stages import (
     stages_in,
     stages_of,
 )
-from tuner.engine.study import make_sampler
+from tuner.engine.study import check_sampler
 from tuner.runs.folder import LEDGER, LOCK, RUN, SPACE, fingerprints, name_of, run_folder
 from tuner.runs.ledger import read_state
 from tuner.runs.lock import RunLock
+from tuner.runs.open import open_run
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.runs.state import RunState
 from tuner.search.checks import (
@@ -49,6 +53,7 @@ class SearchPlan:
     data: Path | None
     stages: Stages
     prints: dict[str, Any]
+    earlier: tuple[dict[str, Any], ...] = ()  # what other runs know
     storage: Storage | None = None  # where the folder is mirrored, if anywhere
 
 
@@ -63,7 +68,7 @@ def make_plan(
     with gathered:
         check_together(request, options)
     with gathered:
-        make_sampler(request.sampler, 0, objectives=len(request.objectives))
+        check_sampler(request.sampler, objectives=len(request.objectives))
     name = name_of(request, options)
     with gathered:
         folder = run_folder(options.storage_path.absolute(), name)
@@ -74,10 +79,12 @@ def make_plan(
         if options.resume:  # only a run that there is has a space of its own
             space, changed = open_run_space(request, folder)
             check_against(request, space)
+    earlier: tuple[dict[str, Any], ...] = ()
     with gathered:
         if not options.resume:
             space, changed = open_space(request), False
             check_against(request, space)
+            earlier = tuple(knowledge(request, space))
     gathered.tell()
     stages = stages_of(request, examples=space.examples, budget=space.budget)
     if is_timed(request, options.time_budget_s):
@@ -86,13 +93,27 @@ def make_plan(
         stages = stages_of_run(read_state(folder / LEDGER, lambda line: None), stages)
     config = fill_in(space.config(space.default_point()))
     data = Path(request.data).absolute() if request.data else None
-    tokenizer = load_tokenizer(config.encoder.name)
-    inputs = load_inputs(config, space.task_set, data, tokenizer, console.warn)
+    with console.phase("reading and tokenising the data"):
+        tokenizer = load_tokenizer(config.encoder.name)
+        inputs = load_inputs(config, space.task_set, data, tokenizer, console.warn)
     encoder, start = config.encoder.name, config.init_from
     prints = fingerprints(inputs.fingerprint, space.task_set, encoder, start)
     if options.resume and (folder / RUN).exists():
         check_unchanged(folder, request, prints, space_changed=changed, force=options.force)
-    return SearchPlan(request, options, name, folder, space, data, stages, prints, storage)
+    return SearchPlan(
+        *(request, options, name, folder, space, data, stages, prints),
+        earlier=earlier,
+        storage=storage,
+    )
+
+
+def knowledge(request: SearchRequest, space: Space) -> Iterator[dict[str, Any]]:
+    """What the runs of --warm-start know; all that is wrong with them at once."""
+    gathered, points = Gathered("--warm-start"), Points(space)
+    for folder in request.warm_start:
+        with gathered:
+            yield knowledge_of(open_run(Path(folder)), points)
+    gathered.tell()
 
 
 def stages_of_run(state: RunState, asked: Stages) -> Stages:
@@ -101,10 +122,10 @@ def stages_of_run(state: RunState, asked: Stages) -> Stages:
         return in_full(asked.trials, asked.final.examples, asked.race)
     began = stages_in(state)
     if began is None or state.planned:
-        return began or asked
+        return replace(began, distill=asked.distill) if began else asked
     grown = max(1.0, asked.trials / began.trials)
     rungs = (Rung(rung.examples, round(rung.places * grown)) for rung in began.rungs)
-    return replace(began, rungs=tuple(rungs), race=asked.race)
+    return replace(began, rungs=tuple(rungs), race=asked.race, distill=asked.distill)
 
 
 def open_space(request: SearchRequest) -> Space:

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a search."""
+"""What Ctrl-C, SIGTERM and a closed terminal do to a search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from types import FrameType
 
 from tuner.engine.engine import INTERRUPTED, Engine
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+# The last one comes when a terminal or an SSH session is closed.
+NUMBERS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 class Signals:
@@ -29,7 +30,8 @@ class Signals:
     def hold(self) -> None:
         with suppress(ValueError):  # not the main thread: whoever called has the signals
             for number in NUMBERS:
-                signal.signal(number, self.handle)
+                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+                    signal.signal(number, self.handle)
         self.raise_if_interrupted()
 
     def raise_if_interrupted(self) -> None:

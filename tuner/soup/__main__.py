@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
+from model.cli.status import doing
 from model.common.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    from tuner.search.on_workers import MakeRunner
+    from tuner.terminal import SearchConsole
 
 EXAMPLES = {
     "after a search": "runs/default",
     "more of it": "runs/big --halvings 3 --folders",
+    "over several runs": "runs/all-tasks runs/sst-only --out runs/both",
     "only some": "runs/big --methods 'greedy soup,mean,vote'",
 }
 NOTE = "Killed half-way, the same command goes on. docs/soup.md says what each method is."
@@ -22,7 +30,8 @@ def make_parser() -> Parser:
     about = "Combine the best checkpoints of a run into one model."
     parser = command_parser("soup", about, EXAMPLES, NOTE)
     what = parser.add_argument_group("what to combine")
-    what.add_argument("run", type=Path, metavar="RUN", help="A run's folder, as runs/default.")
+    text = "A run's folder, as runs/default; of several, ensembles over all of them."
+    what.add_argument("runs", type=Path, nargs="+", metavar="RUN", help=text)
     text = "Combine the best K trials (default: the search's --keep)."
     what.add_argument("-k", "--keep", type=int, metavar="K", help=text)
     what.add_argument("--methods", metavar="A,B", help="Only these methods (default: all).")
@@ -30,7 +39,12 @@ def make_parser() -> Parser:
     how = parser.add_argument_group("how to combine")
     text = "Halvings of dev, to cross-fit averages (default: 1)."
     how.add_argument("--halvings", type=int, metavar="N", default=1, help=text)
+    text = "Of several runs: folder of the ensembles (default: ensembles, beside the first)."
+    how.add_argument("--out", type=Path, metavar="DIR", help=text)
     how.add_argument("--folders", action="store_true", help="Write every soup's model folder.")
+    text = "Ray cluster whose workers evaluate, 'auto' on its head node (default: this machine)."
+    how.add_argument("--address", metavar="A", help=text)
+    how.add_argument("-v", "--verbose", action="store_true", help="Show all methods.")
     add_quiet(how, "Print only warnings and the table.")
     return parser
 
@@ -45,19 +59,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from tuner.runs.folder import LOCK, RUN
-    from tuner.runs.lock import RunLock
-    from tuner.soup.make import make_soup
-    from tuner.soup.text import soup_text
-    from tuner.terminal import SearchConsole
+    with doing("loading", arguments.quiet):
+        from tuner.runs.folder import LOCK, RUN
+        from tuner.runs.lock import RunLock
+        from tuner.soup.make import make_soup
+        from tuner.soup.text import soup_text
+        from tuner.terminal import SearchConsole
 
-    folder = arguments.run.absolute()
-    if not (folder / RUN).is_file():
-        fault = f"no {RUN} in it; give the folder of a search, as runs/default"
-        raise InputError(str(arguments.run), [fault])
+    fault = f"no {RUN} in it; give the folder of a search, as runs/default"
+    odd = [place for place in arguments.runs if not (place / RUN).is_file()]
+    if odd:
+        raise InputError(str(odd[0]), [fault, *(f"{place}: {fault}" for place in odd[1:])])
     methods = read_methods(arguments.methods)
     console = SearchConsole(quiet=arguments.quiet)
-    with RunLock(folder / LOCK, console.warn):
+    if len(arguments.runs) > 1:
+        return run_several(arguments, methods, console)
+    folder = arguments.runs[0].absolute()
+    with (
+        RunLock(folder / LOCK, console.warn),
+        workers(arguments.address, console) as runner,
+        console.phase("making the soup"),
+    ):
         soup = make_soup(
             folder,
             keep=arguments.keep,
@@ -67,9 +89,46 @@ def run(arguments: argparse.Namespace) -> int:
             folders=arguments.folders,
             log=console.log,
             warn=console.warn,
+            runner=runner,
         )
-    print(soup_text(soup, folder), flush=True)
+    print(soup_text(soup, folder, arguments.verbose), flush=True)
     return 0
+
+
+def run_several(
+    arguments: argparse.Namespace, methods: list[str] | None, console: SearchConsole
+) -> int:
+    from tuner.soup.several import ensembles_of, ensembles_text
+
+    out = arguments.out or arguments.runs[0].absolute().parent / "ensembles"
+    found = ensembles_of(
+        *(arguments.runs, out.absolute()),
+        keep=arguments.keep,
+        methods=methods,
+        log=console.log,
+        warn=console.warn,
+    )
+    print(ensembles_text(found), flush=True)
+    return 0
+
+
+@contextmanager
+def workers(address: str | None, console: SearchConsole) -> Iterator[MakeRunner | None]:
+    """Who evaluates: the workers of a cluster, each with one GPU or CPU, or this process."""
+    if address is None:
+        yield None
+        return
+    from tuner.ray_backend.resources import Resources
+    from tuner.ray_backend.session import ray_session
+    from tuner.search.on_workers import on_workers
+
+    with ray_session(address) as ray:
+        slots = max(1, int(ray.gpus or ray.cpus))
+        cpus = max(1, int(ray.cpus / slots))
+        resources = Resources(slots, float(cpus), 1.0 if ray.gpus else 0.0)
+        # The models are sent: nobody has looked whether the workers see this folder.
+        with on_workers(resources, shared=False, warn=console.warn, log=console.log) as runner:
+            yield runner
 
 
 def read_methods(text: str | None) -> list[str] | None:

@@ -7,7 +7,7 @@ of equal models is that model to the bit, and of many it needs the memory of one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch.linalg import vector_norm
 from model.common.errors import InputError
 from model.evaluation.model_folder import HEADS, read_model
 from model.modules.multitask import MultitaskModel
-from tuner.soup.combinations import Combination, single
+from tuner.soup.combinations import STOCK, Combination, single
 
 ENCODER = "encoder."
 
@@ -29,9 +29,9 @@ def weight_files(folder: Path) -> list[Path]:
     return [*sorted(folder.glob("model*.safetensors")), folder / HEADS]
 
 
-def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
+def tensors_of(folder: Path, heads_only: bool = False) -> Iterator[tuple[str, Tensor]]:
     """Every tensor of a model folder by its name in the model, one at a time."""
-    for path in weight_files(folder):
+    for path in [folder / HEADS] if heads_only else weight_files(folder):
         prefix = "" if path.name == HEADS else ENCODER
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
@@ -52,6 +52,16 @@ def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:
             for name in list(file.keys()):
                 found[prefix + name] = tuple(file.get_slice(name).get_shape())
     return found
+
+
+def _tensor(folder: Path, name: str) -> Tensor:
+    for path in weight_files(folder):
+        own = name.removeprefix(ENCODER) if path.name != HEADS else name
+        with safe_open(path, framework="pt") as file:
+            if own in file.keys():  # noqa: SIM118 - it is no mapping
+                tensor: Tensor = file.get_tensor(own)
+                return tensor
+    raise InputError("soup", [f"{folder} has no '{name}'"])
 
 
 class RunningMean:
@@ -88,6 +98,40 @@ class RunningMean:
         if not (weight > 0 and math.isfinite(weight)):
             raise ValueError(f"a weight must be a number above 0, but got {weight}")
         return weight / (self.total + weight)
+
+
+def put_stock(model: MultitaskModel, folders: Sequence[Path], start: Mapping[str, Tensor]) -> None:
+    """Give the model the mean of the folders' weights, drawn towards where all of them started.
+
+    Model Stock (Jang et al., 2024): the farther apart the ways from the start, by the angle between
+    them, the less their mean is trusted. Tensor by tensor; what has no start (a head) is the mean.
+    """
+    target, count = model.state_dict(), len(folders)
+    for name in shapes_of(folders[0]):
+        tensors = (_as_float(_tensor(folder, name)) for folder in folders)
+        known = name in start and start[name].shape == target[name].shape
+        if not known or not start[name].is_floating_point() or count == 1:
+            mean = next(tensors).clone()
+            for number, tensor in enumerate(tensors, 2):
+                if mean.is_floating_point():
+                    mean.lerp_(tensor, 1 / number)
+            target[name].copy_(mean)
+            continue
+        origin = start[name].float()
+        mean, ways = torch.zeros_like(origin), torch.zeros_like(origin)
+        for number, tensor in enumerate(tensors, 1):
+            tensor = tensor - origin
+            mean.lerp_(tensor, 1 / number)
+            # The length of the sum of unit vectors tells their mean cosine, however many.
+            ways += tensor / vector_norm(tensor).clamp_min(torch.finfo(torch.float32).tiny)
+        cosine = (float(vector_norm(ways)) ** 2 - count) / (count * (count - 1))
+        target[name].copy_(origin + stock_share(cosine, count) * mean)
+
+
+def stock_share(cosine: float, count: int) -> float:
+    """How far the stock goes from the start to the mean of `count` models."""
+    cosine = min(1.0, max(0.0, cosine))
+    return count * cosine / (1 + (count - 1) * cosine)
 
 
 def distance(folder: Path, other: Mapping[str, Tensor]) -> float:
@@ -127,8 +171,15 @@ class SoupModel:
     not grow with the ingredients.
     """
 
-    def __init__(self, folders: Sequence[Path], base: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        base: int,
+        device: torch.device,
+        start: Callable[[], Mapping[str, Tensor]] = dict,
+    ) -> None:
         self.folders = folders
+        self.start = start  # the weights that all of them began with, as far as they are known
         model, self.tokenizer = read_model(folders[base])  # whose configuration the soup gets
         self.model: MultitaskModel = model.to(device)
         self._begun: tuple[Weighted, ...] = ()
@@ -138,10 +189,14 @@ class SoupModel:
         """The model of combinations with one trunk, and its tokenizer. The next replaces it."""
         first = next(iter(combinations.values()))
         with torch.no_grad():
-            self._put_average(tuple(zip(first.members, first.weights, strict=True)))
+            if first.rule == STOCK:
+                self._begun, self._mean = (), RunningMean()  # the start is a third model by itself
+                put_stock(self.model, [self.folders[m] for m in first.members], self.start())
+            else:
+                self._put_average(tuple(zip(first.members, first.weights, strict=True)))
             for task, combination in combinations.items():
                 if combination.head is not None:
-                    self._put_head(task, self.folders[combination.head])
+                    self._put_head(task, combination.head)
         return self.model, self.tokenizer
 
     def distances(self, members: Sequence[int], base: int) -> list[float]:
@@ -160,9 +215,11 @@ class SoupModel:
         last, weight = parts[-1]
         self._mean.put_into(self.model, self.folders[last], weight)
 
-    def _put_head(self, task: str, folder: Path) -> None:
+    def _put_head(self, task: str, head: Combination) -> None:
         own = (f"heads.task_{task}.", f"pals.tasks.task_{task}.")
-        target = self.model.state_dict()
-        for name, tensor in tensors_of(folder):
-            if name.startswith(own):
-                target[name].copy_(tensor)
+        target, total = self.model.state_dict(), 0.0
+        for member, weight in zip(head.members, head.weights, strict=True):
+            total += weight
+            for name, tensor in tensors_of(self.folders[member], heads_only=True):
+                if name.startswith(own):
+                    target[name].lerp_(tensor.to(target[name]), weight / total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,28 +14,28 @@ from model.tasks.task_set import TaskSet
 from tuner.scoring.dev_predictions import Answers, DevPredictions, Grid, precision_of
 from tuner.soup.greedy import ranked
 
-WEIGHTS, MEAN, VOTE = "weights", "mean", "vote"
+WEIGHTS, STOCK, MEAN, VOTE = "weights", "stock", "mean", "vote"
+AVERAGES = (WEIGHTS, STOCK)  # of weights, which answer as one model
 
 
 @dataclass(frozen=True)
 class Combination:
     """Ingredients by number, in order, with weights. Made by `combine`, so equals are equal."""
 
-    rule: str  # WEIGHTS are averaged, or predictions blended by MEAN or VOTE
+    rule: str  # WEIGHTS are averaged, STOCK also with the start; answers blended by MEAN or VOTE
     members: tuple[int, ...]
     weights: tuple[float, ...]
-    head: int | None = None  # whose head and PALs stand on the averaged trunk; None: averaged too
+    head: Combination | None = None  # of the head and PALs on the averaged trunk; None: the same
 
     @property
     def must_run(self) -> bool:
         """True for an average, whose answers nobody kept."""
-        return self.rule == WEIGHTS and self.single is None
+        return self.rule in AVERAGES and self.single is None
 
     @property
     def single(self) -> int | None:
         """The ingredient, if it is one as it is."""
-        alone = len(self.members) == 1 and self.head in (None, self.members[0])
-        return self.members[0] if alone else None
+        return self.members[0] if len(self.members) == 1 and self.head is None else None
 
 
 TaskCombinations = dict[str, Combination]  # what answers each task
@@ -45,13 +45,14 @@ def combine(
     rule: str,
     members: Sequence[int],
     weights: Sequence[float] | None = None,
-    head: int | None = None,
+    head: Combination | None = None,
 ) -> Combination:
-    if len(members) == 1 and head in (None, members[0]):
-        return Combination(WEIGHTS, (members[0],), (1.0,))
     given = [1.0] * len(members) if weights is None else weights
     pairs = sorted(zip(members, given, strict=True))
-    return Combination(rule, tuple(m for m, _ in pairs), tuple(float(w) for _, w in pairs), head)
+    if len(members) == 1:
+        rule, pairs = WEIGHTS, [(members[0], 1.0)]
+    made = Combination(rule, tuple(m for m, _ in pairs), tuple(float(w) for _, w in pairs))
+    return made if head in (None, made) else replace(made, head=head)
 
 
 def single(member: int) -> Combination:
@@ -66,9 +67,16 @@ class DevEvaluator(Protocol):
     group: Sequence[int]  # ingredients whose weights can be averaged
     members: Sequence[int]  # all ingredients
     singles: Sequence[int]  # of these, what the best single may be
+    distilled: int | None  # what they taught, if anything
+    trials: Sequence[str]  # whose checkpoint each ingredient is
+    at_once: int  # answers that can be asked for side by side
     wanted: set[tuple[str, Combination]]  # averages that had to be run, or would have had to be
 
     def answer(self, combinations: Mapping[str, Combination]) -> dict[str, Predictions]: ...
+
+    def able(self, task: str) -> Sequence[int]:
+        """Of the members, those that have the task."""
+        ...
 
     def cost(self, wanted: set[tuple[str, Combination]]) -> float: ...
 
@@ -82,6 +90,11 @@ class DevScorer:
         self.evaluator, self.goal, self.tasks = evaluator, goal, evaluator.tasks
         self.rows = None if rows is None else {name: of[None] for name, of in rows.items()}
         self._values: dict[tuple[str, Combination], float] = {}
+
+    def alone(self) -> DevScorer:
+        """The same for a thread of its own."""
+        rows = None if self.rows is None else {name: of[0] for name, of in self.rows.items()}
+        return DevScorer(self.evaluator, self.goal, rows)
 
     def task(self, name: str, of: Combination) -> float:
         """The task's own metric."""

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from model.common.errors import InputError
+from model.common.untrusted import inside, read_json
 from model.evaluation.model_folder import SPEC
+from tuner.runs.folder import LEDGER
 from tuner.scoring.ensemble import RULES
 
 ENSEMBLE = "ensemble.json"
@@ -36,6 +38,7 @@ class EnsembleSpec:
     method: str
     tasks: str  # the task set, as `load_task_set` finds it
     parts: dict[str, EnsembleMember]
+    data: str | None = None  # where the tasks' files were, if the task set does not say it
 
     def write(self, folder: Path, place: Path) -> None:
         """Into `folder`, which will be at `place`."""
@@ -50,15 +53,17 @@ class EnsembleSpec:
             for task, part in self.parts.items()
         }
         data = {"format": 1, "method": self.method, "tasks": self.tasks, "answers": answers}
+        if self.data is not None:
+            data["data"] = self.data
         (folder / ENSEMBLE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def read_ensemble(folder: Path) -> EnsembleSpec:
     path = folder / ENSEMBLE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(str(path), [f"cannot be read as JSON: {error}"]) from None
+        data = read_json(path)
+    except FileNotFoundError:
+        raise InputError(str(path), ["cannot be read as JSON: no such file"]) from None
     answers = data.get("answers") if isinstance(data, dict) else None
     if not isinstance(answers, dict) or not answers or data.get("format") != 1:
         raise InputError(
@@ -69,6 +74,14 @@ def read_ensemble(folder: Path) -> EnsembleSpec:
     if faults:
         raise InputError(str(path), faults)
     return EnsembleSpec(str(data.get("method", "")), str(data.get("tasks", "")), parts)
+
+
+def place_of(folder: Path, model: str) -> Path:
+    """Where a model is. A file of a run names places in the run only. One outside of any run was
+    named by a person, who may have models anywhere; nothing but a model is read from there."""
+    parents = folder.absolute().parents[:2]
+    run = next((place for place in parents if (place / LEDGER).is_file()), None)
+    return folder / model if run is None else inside(run, model, start=folder)
 
 
 def _part(folder: Path, task: str, data: Any, faults: list[str]) -> EnsembleMember:
@@ -82,8 +95,12 @@ def _part(folder: Path, task: str, data: Any, faults: list[str]) -> EnsembleMemb
     models, weights = [], []
     for member in members:
         member = member if isinstance(member, dict) else {}
-        model = folder / str(member.get("model"))
         weight: Any = member.get("weight")
+        try:
+            model = place_of(folder, str(member.get("model")))
+        except InputError as error:
+            faults += [f"{task}: {fault}" for fault in error.faults]
+            continue
         if not (model / SPEC).is_file():
             remedy = "the search may have removed it since; make the soup again"
             faults.append(f"{task}: no model in {member.get('model')}; {remedy}")

@@ -9,12 +9,12 @@ from typing import Any
 from model.common.files import atomic_folder
 from model.evaluation.model_folder import name_classes, save_model
 from model.evaluation.predictions import write_predictions
-from model.training.run import link_or_copy
-from tuner.soup.combinations import MEAN, WEIGHTS, Combination, TaskCombinations
+from model.training.finish import link_or_copy
+from tuner.soup.combinations import AVERAGES, MEAN, Combination, TaskCombinations
 from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 from tuner.soup.evaluator import RunEvaluator
 from tuner.soup.methods import GREEDY
-from tuner.soup.record import SOUP, SOUP_JSON, SOUPS, SoupRecord, slug
+from tuner.soup.record import SOUP, SOUP_JSON, SOUPS, Heads, SoupRecord, slug
 from tuner.soup.scores import Result, models_of
 
 EVALUATION_CACHE = "evaluations"  # in SOUPS
@@ -28,7 +28,7 @@ def place_of(result: Result) -> str:
 def is_cheap(result: Result) -> bool:
     """No weights have to be written for it: existing models answer."""
     return all(
-        combination.rule != WEIGHTS or combination.single is not None
+        combination.rule not in AVERAGES or combination.single is not None
         for combination in result.combinations.values()
     )
 
@@ -65,7 +65,7 @@ def write_model(
 def _part(
     evaluator: RunEvaluator, task: str, combination: Combination, folder: Path, place: Path
 ) -> EnsembleMember:
-    if combination.rule != WEIGHTS:
+    if combination.rule not in AVERAGES:
         models = tuple(evaluator.ingredients[member].model for member in combination.members)
         return EnsembleMember(combination.rule, models, combination.weights)
     if combination.single is not None:
@@ -109,13 +109,16 @@ def weights_of(combinations: TaskCombinations) -> Any:
     return _once({task: list(combination.weights) for task, combination in combinations.items()})
 
 
-def heads_of(evaluator: RunEvaluator, combinations: TaskCombinations) -> dict[str, str] | None:
-    """By task the ingredient whose head it is; None where heads are treated as all weights."""
+def heads_of(evaluator: RunEvaluator, combinations: TaskCombinations) -> Heads | None:
+    """By task the ingredients whose head it is; None where heads are treated as all weights."""
     if all(combination.head is None for combination in combinations.values()):
         return None
-    # A member that stands alone has its own.
-    heads = {task: d.members[0] if d.head is None else d.head for task, d in combinations.items()}
-    return {task: evaluator.ingredients[head].name for task, head in heads.items()}
+
+    def told(head: Combination) -> str | dict[str, float]:
+        names = [evaluator.ingredients[member].name for member in head.members]
+        return names[0] if len(names) == 1 else dict(zip(names, head.weights, strict=True))
+
+    return {task: told(of.head or of) for task, of in combinations.items()}
 
 
 def _once(by_task: dict[str, list[Any]]) -> Any:

@@ -21,7 +21,7 @@ from model.modules.multitask import ModelSpec
 from model.training.checkpoint import MANIFEST, DamagedCheckpoint, verify
 from tuner.runs.folder import model_folder, trial_folder
 from tuner.runs.retention import wanted
-from tuner.runs.state import RunState, TrialState, objective_value
+from tuner.runs.state import DISTILLED, RunState, TrialState, objective_value
 from tuner.soup.average import first_unfit, shapes_of
 from tuner.soup.record import IngredientRecord, Skipped
 from tuner.space.space import Space
@@ -47,6 +47,7 @@ class Ingredient:
     model: Path  # its folder, in that of the checkpoint
     predictions: Path
     finished: bool = True  # its trial, which was not stopped early
+    distilled: bool = False  # taught by an ensemble of the others, so no ingredient itself
 
     @property
     def name(self) -> str:
@@ -61,7 +62,7 @@ class Ingredient:
 class Candidates:
     """The ingredients that are whole, the best single first, and which of them fit together."""
 
-    ingredients: list[Ingredient]
+    ingredients: list[Ingredient]  # and behind them what was distilled, which is in no group
     groups: list[list[int]]  # numbers of ingredients; the group of the best one first
     skipped: list[Skipped]  # also those that are whole and do not fit the best
     considered: int
@@ -76,7 +77,7 @@ def collect(
     goal: str,
     read: Callable[[Ingredient], None],
 ) -> Candidates:
-    """The best `keep` trials' checkpoints, the best of each task, and the default's.
+    """The best `keep` trials' checkpoints, the finals' last, the best of tasks, the default's.
 
     `read` takes in an ingredient's dev predictions, and raises ValueError for unfit ones.
     """
@@ -92,7 +93,7 @@ def collect(
         except (DamagedCheckpoint, InputError, OSError, ValueError) as error:
             reason = error.faults[0] if isinstance(error, InputError) else str(error)
             skipped.append(Skipped(ingredient.name, " ".join(reason.split())))
-    groups = group([facts for _, facts in found])
+    groups = group([facts for ingredient, facts in found if not ingredient.distilled])
     for others in groups[1:]:
         for number in others:
             (best, wanted_facts), (other, facts) = found[groups[0][0]], found[number]
@@ -120,10 +121,11 @@ def candidates_of(
             if entry.get("checkpoint") in checkpoints:
                 found.append((trial, _ingredient(trial, entry, folder, goal)))
 
-    def place(pair: tuple[TrialState, Ingredient]) -> tuple[bool, float, int, int]:
+    def place(pair: tuple[TrialState, Ingredient]) -> tuple[bool, bool, float, int, int]:
         trial, ingredient = pair
         of = ingredient.record
-        return (not ingredient.finished, -of.score, trial.order, of.examples)
+        first = (ingredient.distilled, not ingredient.finished)
+        return (*first, -of.score, trial.order, of.examples)
 
     return sorted(found, key=place)
 
@@ -144,6 +146,7 @@ def _ingredient(trial: TrialState, entry: Any, folder: Path, goal: str) -> Ingre
         model_folder(folder, trial.id, checkpoint),
         trial_folder(folder, trial.id) / str(entry.get("predictions", "")),
         finished=trial.status == "finished",
+        distilled=trial.origin == DISTILLED,
     )
 
 

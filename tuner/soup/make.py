@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from model.common.errors import InputError
@@ -15,7 +15,7 @@ from tuner.scoring.crossfit import HeldOut
 from tuner.scoring.dev_rows import DevRows
 from tuner.scoring.summary import choice_of
 from tuner.soup.combinations import DevScorer
-from tuner.soup.evaluator import DevData, RunEvaluator
+from tuner.soup.evaluator import RunEvaluator
 from tuner.soup.folder import (
     EVALUATION_CACHE,
     heads_of,
@@ -27,7 +27,7 @@ from tuner.soup.folder import (
     write_soup,
 )
 from tuner.soup.ingredients import Candidates, Ingredient, collect
-from tuner.soup.methods import BEST, GREEDY, METHODS, greedy_steps
+from tuner.soup.methods import BEST, DISTILLED, GREEDY, METHODS, greedy_steps
 from tuner.soup.record import (
     SOUP,
     SOUPS,
@@ -38,6 +38,7 @@ from tuner.soup.record import (
     TaskScore,
     slug,
 )
+from tuner.soup.runner import EvaluationSpec, LocalRunner, Runner
 from tuner.soup.scores import Result, recommend, score_methods
 from tuner.soup.text import model_card
 
@@ -52,8 +53,11 @@ def make_soup(
     folders: bool = False,
     log: Warn = print,
     warn: Warn = print,
+    runner: Callable[[EvaluationSpec], Runner] | None = None,
 ) -> SoupRecord:
     """Make the run's soup; what is returned is also in `soup/soup.json`.
+
+    `runner` makes who runs the averages, if not this process.
 
     Raises InputError where there is nothing to make one of, or the data are not the run's any more.
     """
@@ -74,16 +78,18 @@ def make_soup(
 
     count = run.request.keep if keep is None else keep
     candidates = collect(run.state, run.folder, run.space, keep=count, goal=run.goal, read=read)
-    if not candidates.ingredients:
+    if not candidates.groups:
         raise InputError(str(folder), nothing_in(candidates))
+    spec = spec_of(run, candidates)
     evaluator = RunEvaluator(
         tasks=run.tasks,
         ingredients=candidates.ingredients,
         group=candidates.groups[0],
         kept=[kept[ingredient.name] for ingredient in candidates.ingredients],
         dev_rows=rows,
-        fingerprint=str(run.fingerprints.get("data")),
-        data=lambda: dev_data(run, warn),
+        fingerprint=spec.fingerprint,
+        local=LocalRunner(spec, warn),
+        runner=runner(spec) if runner else None,
         folder=run.folder / SOUPS / EVALUATION_CACHE,
         log=log,
     )
@@ -96,6 +102,8 @@ def make_soup(
     # Of a single checkpoint all the others are that checkpoint again.
     several = len(candidates.ingredients) > 1
     asked = set(METHODS if methods is None else methods) if several else set()
+    if evaluator.distilled is None:
+        asked.discard(DISTILLED)
     names = [name for name in METHODS if name in {BEST, GREEDY} | asked]
     best = choice_of_search(run, candidates.ingredients[0])
     results = score_methods(evaluator, names, run.goal, halvings=halvings, best=best)
@@ -132,21 +140,22 @@ def nothing_in(candidates: Candidates) -> list[str]:
     return ["has no checkpoint that is whole", *told]
 
 
-def dev_data(run: FinishedRun, warn: Warn) -> DevData:
-    """Read the run's data, and make sure that they are what the search saw."""
-    from model.modules.device import evaluation_precision, find_device
-    from model.modules.encoder import load_tokenizer
-    from model.training.inputs import load_inputs
-    from model.training.prepare import fill_in
-
-    config = fill_in(run.space.config(run.space.default_point()))
-    place = None if run.data is None else run.data.absolute()
-    inputs = load_inputs(config, run.tasks, place, load_tokenizer(config.encoder.name), warn)
-    if inputs.fingerprint != run.fingerprints.get("data"):
-        fault = "the data are not those of the search; name the folder where they are with --data"
-        raise InputError(str(run.folder), [fault])
-    rows = {name: of.dev for name, of in inputs.tasks.items()}
-    return DevData(rows, evaluation_precision(config.precision, find_device(None)))
+def spec_of(run: FinishedRun, candidates: Candidates) -> EvaluationSpec:
+    """What it takes to run averages of the candidates' first group."""
+    base = candidates.groups[0][0]
+    trial = run.state.trials[candidates.ingredients[base].record.trial]
+    began = run.space.config(trial.settings)
+    return EvaluationSpec(
+        run=str(run.folder),
+        models=[ingredient.model for ingredient in candidates.ingredients],
+        base=base,
+        settings=run.space.config(run.space.default_point()).to_flat(),
+        tasks=run.tasks.origin,
+        data=None if run.data is None else str(run.data.absolute()),
+        fingerprint=str(run.fingerprints.get("data")),
+        start=(began.encoder.name, began.init_from),
+        several_encoders=len(run.space.encoders) > 1,
+    )
 
 
 # --- soup.json ----------------------------------------------------------------------------------

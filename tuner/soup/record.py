@@ -15,11 +15,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from model.cli.invocation import command
 from model.common.errors import InputError
+from model.common.untrusted import inside, read_json
 from model.evaluation.scores import Score
 from tuner.scoring.crossfit import Difference
 
 SOUP, SOUPS, SOUP_JSON = "soup", "soups", "soup.json"  # in the run's folder; the last in SOUP
 FORMAT = 1
+
+
+Heads = dict[str, str | dict[str, float]]  # by task an ingredient, or several with their weights
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class MethodRecord:
     about: str
     members: list[str] | dict[str, list[str]]  # of all tasks, or by task
     weights: list[float] | dict[str, list[float]] | None  # in the same form; None: all the same
-    heads: dict[str, str] | None  # by task whose head it is; None: as the other weights
+    heads: Heads | None  # by task whose head it is; None: as the other weights
     score: Score  # by the goal
     overall: Score
     tasks: dict[str, TaskScore]
@@ -105,6 +109,10 @@ class SoupRecord:
     recommendation: str
     seconds: float
 
+    def __repr__(self) -> str:
+        count = len(self.ingredients)
+        return f"SoupRecord({self.run!r}: {count} ingredients; take the {self.recommended})"
+
     def method(self, name: str) -> MethodRecord | None:
         return next((each for each in self.methods if each.name == name), None)
 
@@ -130,19 +138,21 @@ def read_soup(run: Path) -> SoupRecord | None:
     """The soup of a run, or None if it has none. Raises InputError for one it cannot read."""
     path = run / SOUP / SOUP_JSON
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise InputError(str(path), [f"cannot be read as JSON: {error}"]) from None
     remedy = f"make it again with {command('soup')}"
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(str(path), [f"is not of format {FORMAT}; {remedy}"])
     try:
         record: SoupRecord = _typed(SoupRecord, data)
-        return record
     except (KeyError, TypeError) as error:
         raise InputError(str(path), [f"lacks or garbles {error}; {remedy}"]) from None
+    for method in record.methods:
+        for place in (method.folder, method.predictions):
+            if place is not None:
+                inside(run, place)
+    return record
 
 
 def _typed(kind: Any, data: Any) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from model.cli.text import short
 from model.evaluation.scores import RESAMPLES, Score, Scored, Scores, interval
@@ -14,12 +14,14 @@ from tuner.scoring.crossfit import HALVINGS_RESAMPLES, Difference, HeldOut, halv
 from tuner.scoring.dev_predictions import DevPredictions
 from tuner.scoring.tables import signed
 from tuner.soup.combinations import (
+    AVERAGES,
     WEIGHTS,
     Combination,
     DevEvaluator,
     DevScorer,
     TaskCombinations,
     predictions_of,
+    single,
 )
 from tuner.soup.methods import BEST, METHODS
 
@@ -54,18 +56,14 @@ class Result:
         return len(models_of(self.combinations))
 
 
-def models_of(combinations: Mapping[str, Combination]) -> set[Any]:
+def models_of(combinations: Mapping[str, Combination]) -> set[Combination]:
     """What has to run to answer all tasks: averages count once, whatever their heads."""
-    found: set[Any] = set()
+    found: set[Combination] = set()
     for combination in combinations.values():
-        if combination.rule == WEIGHTS:
-            found.add(
-                combination.members
-                if len(combination.members) == 1
-                else (combination.members, combination.weights)
-            )
+        if combination.rule in AVERAGES:
+            found.add(replace(combination, head=None))
         else:
-            found.update((member,) for member in combination.members)
+            found.update(map(single, combination.members))
     return found
 
 
@@ -100,16 +98,19 @@ def score_methods(
     halvings: int,
     seed: int = 0,
     best: HeldOut | None = None,
+    against: str = BEST,
 ) -> list[Result]:
     """Sorted by the cross-fitted score, best first.
 
     What chooses averages is halved `halvings` times only. All cross-fitted scores are set beside
     the best single's, so that they compare whatever the number of halvings. `best` is the best
     single's where the search has it: chosen among all evaluations, of which the ingredients are a
-    few that dev has chosen already. Two methods that came to the same model have the same score.
+    few that dev has chosen already. `against` is what all are compared
+    with. Two methods that came to the same model have the same score.
     """
     whole = DevScorer(evaluator, goal)
     halves = Halves(evaluator, goal, max(HALVINGS, halvings), seed)
+    run_ahead(evaluator, names, whole, halves, halvings)
     choices: dict[str, TaskCombinations] = {}
     held: dict[str, HeldOut] = {}
     spent: dict[str, float] = {}
@@ -129,9 +130,9 @@ def score_methods(
     evaluator.wanted = everything
     dev = predictions_of(evaluator, list(choices.values()), "")
     scores = {name: scores_of(dev[n], evaluator.tasks) for n, name in enumerate(names)}
-    differences = compare(dev, list(names), evaluator.tasks, goal, seed)
-    single = held[BEST]
-    beside = {name: each.beside(single, best or single) for name, each in held.items()}
+    differences = compare(dev, list(names), evaluator.tasks, goal, seed, against)
+    alone = held[against]
+    beside = {name: each.beside(alone, best or alone) for name, each in held.items()}
     found = [
         Result(
             name=name,
@@ -140,13 +141,40 @@ def score_methods(
             overall=scores[name].overall,
             tasks=scores[name].tasks,
             difference=differences[name],
-            held_out=beside[name] if choices[name] != choices[BEST] else best or single,
+            held_out=beside[name] if choices[name] != choices[against] else best or alone,
             halvings=len(held[name].halvings),
             evaluations=spent[name],
         )
         for name in names
     ]
     return sorted(found, key=lambda result: -result.held_out.value)
+
+
+def run_ahead(
+    evaluator: DevEvaluator, names: Sequence[str], whole: DevScorer, halves: Halves, halvings: int
+) -> None:
+    """Where averages can be run side by side: all methods choose at once, on dev and on its halves.
+
+    Each choice waits for its own evaluations only, and these are kept. So what follows, in order,
+    finds them, and comes to what it would have come to alone.
+    """
+    if evaluator.at_once == 1:
+        return
+    jobs = [
+        (name, scorer.alone())
+        for name in names
+        if METHODS[name].kind == WEIGHTS
+        for scorer in [whole, *([] if METHODS[name].fixed else halves.scorers[: 2 * halvings])]
+    ]
+    before = set(evaluator.wanted)
+    with ThreadPoolExecutor(2 * evaluator.at_once) as pool:
+        try:
+            for _ in pool.map(lambda job: evaluator.answer(METHODS[job[0]].choose(job[1])), jobs):
+                pass
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    evaluator.wanted = before
 
 
 def scores_of(one: DevPredictions, tasks: TaskSet) -> Scores:
@@ -160,12 +188,12 @@ def scores_of(one: DevPredictions, tasks: TaskSet) -> Scores:
 
 
 def compare(
-    dev: DevPredictions, names: list[str], tasks: TaskSet, goal: str, seed: int
+    dev: DevPredictions, names: list[str], tasks: TaskSet, goal: str, seed: int, against: str
 ) -> dict[str, Difference | None]:
-    """Each candidate's paired difference to the best single."""
+    """Each candidate's paired difference to the one that all are compared with."""
     points = dev.grid(tasks).at(0)
     drawn = dev.resampled(tasks, RESAMPLES, seed)
-    best = names.index(BEST)
+    best = names.index(against)
 
     def difference(number: int) -> Difference | None:
         if number == best:
@@ -179,7 +207,7 @@ def compare(
 # --- what to take -------------------------------------------------------------------------------
 
 
-def recommend(results: Sequence[Result]) -> tuple[Result, str]:
+def recommend(results: Sequence[Result], against: str = BEST) -> tuple[Result, str]:
     """Of those that cannot be told from the best, the one that runs the fewest models.
 
     Judged on rows that did not choose. Of as many models, the higher cross-fitted score.
@@ -187,30 +215,27 @@ def recommend(results: Sequence[Result]) -> tuple[Result, str]:
     first = max(results, key=lambda r: r.held_out.value)
     level = [r for r in results if r is first or (first.held_out - r.held_out).low <= 0]
     taken = min(level, key=lambda r: (r.models, results.index(r)))
-    best = next(r for r in results if r.name == BEST)
+    best = next(r for r in results if r.name == against)
     return taken, _sentence(taken, first, best)
 
 
 def _sentence(taken: Result, first: Result, best: Result) -> str:
     """What to take, why, and how sure that is."""
     value, low, high = map(short, taken.held_out.around())
-    said = f"take the {taken.name} ({_models(taken.models)}): its cross-fitted score, "
-    said += f"{value} [{low}, {high}], "
+    said = (
+        f"take the {taken.name} ({_models(taken.models)}), {value} [{low}, {high}] cross-fitted: "
+    )
     if taken is first:
-        said += "is the highest"
+        said += "nothing scores higher"
     else:
         apart = signed(first.held_out - taken.held_out, tie="")
-        said += f"cannot be told from the highest, that of {first.name} "
-        said += f"({apart}, for {_models(first.models)})"
+        said += f"the highest, the {first.name} with {_models(first.models)}, "
+        said += f"is not surely better ({apart})"
     if taken.combinations == best.combinations:
         return said
     lead = taken.held_out - best.held_out
-    sure = "above" if lead.low > 0 else "not surely above"
-    said += f", and is {sure} the best single's ({signed(lead, tie='')})"
-    if taken.score.value < best.score.value:
-        said += f"; that the best single has more on all of dev, {short(best.score.value)}, "
-        said += "says less, as it was chosen there"
-    return said
+    sure = "surely" if lead.low > 0 else "not surely"
+    return f"{said}, and it is {sure} better than the {best.name} ({signed(lead, tie='')})"
 
 
 def _models(count: int) -> str:

@@ -13,20 +13,20 @@ from model.cli.text import clock, short, shown_path
 from model.evaluation.scores import Score
 from tuner.scoring.crossfit import Difference
 from tuner.scoring.tables import WIDTH, cut, plus, table
-from tuner.soup.methods import GREEDY
+from tuner.soup.combinations import WEIGHTS
+from tuner.soup.methods import BEST, DISTILLED, GREEDY, PREDICTIONS
 from tuner.soup.record import MethodRecord, SoupRecord, slug
 
-LETTERS = 4  # of a task's name, where there is no room: as wide as most scores
 
-
-def soup_text(soup: SoupRecord, run: Path) -> str:
+def soup_text(soup: SoupRecord, run: Path, every: bool = False) -> str:
+    """The table has the methods that matter, or `every` one."""
     sentence = [*wrap(soup.recommendation, WIDTH), *(f"caution: {each}" for each in soup.cautions)]
-    parts = [_head(soup), _methods(soup), sentence, _places(soup, run)]
+    parts = [_head(soup), sentence, _methods(soup, every), _places(soup, run)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def _head(soup: SoupRecord) -> list[str]:
-    known = round(soup.evaluations - soup.ran, 2)
+    known = max(0, round(soup.evaluations - soup.ran, 2))
     lines = [
         f"soup of {soup.run} on {soup.tasks}: {len(soup.ingredients)} of {soup.candidates} "
         f"checkpoints fit together; {soup.ran:g} evaluations in {clock(soup.seconds)}"
@@ -40,17 +40,25 @@ def _head(soup: SoupRecord) -> list[str]:
     return lines
 
 
-def _methods(soup: SoupRecord) -> list[str]:
+def that_matter(soup: SoupRecord) -> list[MethodRecord]:
+    """What is recommended, what it is compared with, and of each kind the best."""
+    named = {BEST, GREEDY, DISTILLED, soup.recommended}
+    for kind in (WEIGHTS, PREDICTIONS):
+        named.update([method.name for method in soup.methods if method.kind == kind][:1])
+    return [method for method in soup.methods if method.name in named]
+
+
+def _methods(soup: SoupRecord, every: bool) -> list[str]:
     # The goal has a column of its own.
     others = [name for name in ("overall", *soup.methods[0].tasks) if name != soup.goal]
-    rows = [_method(method, soup.recommended, others) for method in soup.methods]
+    methods = soup.methods if every else that_matter(soup)
+    rows = [_method(method, soup.recommended, others) for method in methods]
+    more = len(soup.methods) - len(methods)
+    rest = f"; {more} more with {command('soup', '-v')}" if more else ""
     header = ["  method", "cross-fit", "gap", soup.goal, "vs best single", "models", "runs"]
     left = {"  method", soup.goal, "vs best single"}
     lines = table([*header, *others], rows, left, indent="")
-    shorter = [name[:LETTERS] for name in others]
-    if len(lines) > len(rows) + 1 and len(set(shorter)) == len(shorter):  # it does not fit
-        lines = table([*header, *shorter], rows, left, indent="")
-    return ["methods, by their cross-fitted score (cross-fit)", *lines]
+    return [f"methods, by their cross-fitted score (cross-fit){rest}", *lines]
 
 
 def _method(method: MethodRecord, recommended: str, others: list[str]) -> list[str]:

@@ -128,7 +128,11 @@ class Space:
         extra: Mapping[str, Any] | None = None,
     ) -> RunConfig:
         """The run of these settings; `extra` goes over all (budget, seed)."""
-        layers = [Layer(self.base, "base"), Layer(settings, "parameters"), Layer(extra or {})]
+        # Where encoders are searched, the first is what the default configuration has.
+        names = self._searched_encoders
+        first = {"encoder.name": names[0]} if names else {}
+        layers = [Layer(first), Layer(self.base, "base"), Layer(settings, "parameters")]
+        layers.append(Layer(extra or {}))
         return parse_layers(layers, tasks or self.task_set)
 
     def default_point(self) -> dict[str, Any]:
@@ -150,6 +154,25 @@ class Space:
             return fits[0] if fits else LEFT_OUT
 
         return self._walk(choose)
+
+    def default_params(self) -> tuple[dict[str, Label], dict[str, Any]]:
+        """The default as Optuna's params, and those of its values that lie outside the space."""
+        point = self.default_point()
+        known = meaning(self.config(self.fixed), self.task_set)
+        outside = {key: known[key] for key in self.missing(point) if key in known}
+        return self.params(point), outside
+
+    @property
+    def encoders(self) -> tuple[str, ...]:
+        """The one of all trials, or those that the search chooses from."""
+        return self._searched_encoders or (self.config(self.default_point()).encoder.name,)
+
+    @property
+    def _searched_encoders(self) -> tuple[str, ...]:
+        for parameter in self.parameters:
+            if parameter.key == "encoder.name":
+                return tuple(getattr(parameter.domain, "values", ()))
+        return ()
 
     @property
     def examples(self) -> int:

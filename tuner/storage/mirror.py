@@ -8,27 +8,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from model.common.untrusted import parse_json, read_regular, shown
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TRIALS
+from tuner.runs.ledger import MOST_BYTES
+from tuner.storage.fence import FencedFile, Superseded
 from tuner.storage.storage import Storage, StorageLost
 
 DELAY = 2.0  # seconds that storage may be behind
 BEAT = 10.0  # seconds between signs of life
 ALIVE = "driver.json"
-SMALL = (RUN, SPACE, JOURNAL, LEDGER)
+SMALL = (RUN, SPACE, JOURNAL)
 
 
 class Mirror:
+    """The sign of life and the ledger are written under the condition that nobody else has (see
+    `tuner.storage.fence`); all else only after that was proved. Whoever finds that another driver
+    has the run writes nothing more."""
+
     def __init__(self, storage: Storage, folder: Path) -> None:
         self.patient, self.hurried = storage, replace(storage, hurried=True)
         self.folder = folder
         self.trouble: str | None = None
+        self.deposed = False
+        self._sign = FencedFile(storage, ALIVE)
+        self._ledger = FencedFile(storage, LEDGER)
+        self._claimed = False
         self._sent: dict[str, tuple[int, int]] = {}
         self._removals: list[str] = []
         self._listing = threading.Lock()
         self._working = threading.Lock()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
-        self._sign: dict[str, Any] = {}
+        self._who: dict[str, Any] = {}
         self._beats = 0
 
     @property
@@ -36,8 +47,26 @@ class Mirror:
         """Storage that was waited for in vain is not waited for again: the search stops."""
         return self.patient if self.trouble is None else self.hurried
 
-    def start(self, sign: dict[str, Any]) -> None:
-        self._sign = sign
+    def claim(self, who: dict[str, Any]) -> None:
+        """From now on the run in storage is this driver's. Raises `Superseded` if another one took
+        it since it was looked at, and StorageLost."""
+        self._who = who
+        if self._sign.read() != self.patient.judged:
+            raise Superseded(f"another driver has just begun with {self.patient.shown}")
+        there = self._ledger.read() or b""
+        if not self._local_ledger().startswith(there):
+            raise Superseded(f"another driver has gone on with {self.patient.shown}")
+        self._beat()
+        self._claimed = True
+
+    def _local_ledger(self) -> bytes:
+        try:
+            return read_regular(self.folder / LEDGER, MOST_BYTES)
+        except FileNotFoundError:
+            return b""
+
+    def start(self, who: dict[str, Any]) -> None:
+        self.claim(who)
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
 
@@ -46,14 +75,23 @@ class Mirror:
         with self._listing:
             self._removals = self._removals + paths
 
+    def abandon(self) -> None:
+        """The run is another driver's: nothing of it is written any more."""
+        self.deposed = True
+        self._end.set()
+
     def _run(self) -> None:
         turns = max(1, round(BEAT / DELAY))
         turn = 0
         while not self._end.is_set():
             try:
                 if turn % turns == 0:
-                    self._beat()
+                    with self._working:
+                        self._beat()
                 self.settle()
+            except Superseded as error:
+                self.trouble = str(error)
+                self.abandon()
             except StorageLost as error:
                 self.trouble = str(error)
             except OSError as error:  # a file that went while it was being read
@@ -62,38 +100,65 @@ class Mirror:
             self._end.wait(DELAY)
 
     def _beat(self) -> None:
+        """A sign of life, and the proof that the run is still this driver's."""
+        sign = {**self._who, "beat": self._beats + 1}
+        self._sign.write(json.dumps(sign).encode(), hurried=self.trouble is not None)
         self._beats += 1
-        self.storage.write(ALIVE, json.dumps({**self._sign, "beat": self._beats}).encode())
 
     def settle(self) -> None:
-        """Now: the small files, then what is to go."""
+        """Now: the small files, then the ledger, then what is to go."""
         with self._working:
+            if self.deposed:
+                return
+            if not self._claimed:
+                self.claim(self._who)
             with self._listing:  # what comes later waits for a later ledger
                 going, self._removals = self._removals, []
             try:
-                self._send([name for name in SMALL if (self.folder / name).is_file()])
+                names = [name for name in (*SMALL, LEDGER) if (self.folder / name).is_file()]
+                changed = self._changed(names)
+                if changed or going:
+                    # A successor first claims the sign, and writes the ledger only later.
+                    self._beat()
+                self._send([name for name in changed if name != LEDGER])
+                self._send_ledger()
                 self.storage.remove(going)
             except StorageLost:
                 self.remove(going)
                 raise
 
+    def _send_ledger(self) -> None:
+        if self._changed([LEDGER] if (self.folder / LEDGER).is_file() else []):
+            seen = self._seen(LEDGER)
+            self._ledger.write(self._local_ledger(), hurried=self.trouble is not None)
+            self._sent[LEDGER] = seen
+
+    def _seen(self, name: str) -> tuple[int, int]:
+        status = (self.folder / name).stat()
+        return status.st_size, status.st_mtime_ns
+
+    def _changed(self, names: list[str]) -> list[str]:
+        return [name for name in names if self._sent.get(name) != self._seen(name)]
+
     def _send(self, names: list[str]) -> None:
-        for name in names:
-            status = (self.folder / name).stat()
-            seen = (status.st_size, status.st_mtime_ns)
-            if self._sent.get(name) != seen:
-                self.storage.put(self.folder / name, name)
-                self._sent[name] = seen
+        for name in self._changed(names):
+            seen = self._seen(name)
+            self.storage.put(self.folder / name, name)
+            self._sent[name] = seen
 
     def close(self) -> str | None:
         """Everything that the driver wrote. What went wrong, if anything did."""
         self._end.set()
         if self._thread is not None:
             self._thread.join()
+        if self.deposed:
+            return self.trouble or "another driver has this run by now"
         try:
             self.settle()
             with self._working:
-                self._send(self._everything())
+                self._beat()
+                self._send([name for name in self._everything() if name != LEDGER])
+                self._beat()
             self.storage.remove([ALIVE])
         except (StorageLost, OSError) as error:
             return str(error)
@@ -111,3 +176,26 @@ def is_ours(name: str) -> bool:
     if any(part.startswith(".") for part in parts) or name == LOCK:
         return False
     return parts[0] != TRIALS or parts[-1].startswith("events.out.tfevents")
+
+
+def read_sign(content: bytes | None) -> dict[str, Any] | None:
+    """Who a sign of life is of; None if there is none, or nobody's."""
+    try:
+        found = parse_json(content or b"")
+        return {
+            "host": shown(str(found["host"])),
+            "pid": int(found["pid"]),
+            "driver": shown(str(found.get("driver", ""))),
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def check_driver(storage: Storage) -> None:
+    """Before a trial writes: raise `Superseded` if the run is another driver's by now."""
+    if not storage.driver:
+        return
+    sign = read_sign(storage.read(ALIVE))
+    if sign is not None and sign["driver"] != storage.driver:
+        who = f"process {sign['pid']} on {sign['host']}"
+        raise Superseded(f"{storage.shown} is in the hands of another driver ({who}) by now")

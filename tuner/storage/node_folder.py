@@ -12,9 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from model.common.untrusted import inside
 from model.training.checkpoint import MANIFEST, checkpoints_in
 from tuner.runs.folder import CHECKPOINTS, TRIALS
 from tuner.runs.scratch import scratch_folder
+from tuner.storage.mirror import check_driver
 from tuner.storage.storage import Storage
 
 FIRST, LAST = "config.yaml", "metrics.jsonl"
@@ -46,7 +48,7 @@ class NodeFolder:
         self._sent = {}
         for path in wanted_to_go_on(self.storage.files(self.prefix), self.prefix):
             name = path[len(self.prefix) + 1 :]
-            self.storage.get(path, out / name)
+            self.storage.get(path, inside(out, name))
             self._sent[name] = print_of(out / name)
         return out
 
@@ -60,6 +62,7 @@ class NodeFolder:
     def send(self) -> None:
         """Bring storage up to the folder: new files, a checkpoint's manifest after the rest of it,
         the list of evaluations last. Only then goes what the run has deleted."""
+        check_driver(self.storage)
         there = {name: print_of(self.out / name) for name in own_files(self.out)}
         new = [name for name in there if self._sent.get(name) != there[name]]
         for name in sorted(new, key=order):

@@ -9,7 +9,6 @@ folder.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -17,18 +16,21 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from model.common.errors import InputError
 from model.common.files import remove_folder
-from model.training.checkpoint import DamagedCheckpoint, checkpoints_in, verify
+from model.common.untrusted import inside
+from model.training.checkpoint import MANIFEST, DamagedCheckpoint, checkpoints_in, verify
 from tuner.runs.folder import LEDGER, RUN, SPACE, TRIALS, read_run, run_folder
 from tuner.runs.ledger import parse, read_state
-from tuner.runs.lock import start_of
+from tuner.runs.lock import Deposed, start_of
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.retention import CheckpointStore, wanted
 from tuner.runs.state import RunState, Warn
-from tuner.storage.mirror import ALIVE, BEAT, Mirror
+from tuner.storage.fence import Superseded
+from tuner.storage.mirror import ALIVE, BEAT, Mirror, read_sign
 from tuner.storage.storage import Storage, StorageLost
 
 AT_ONCE = 8  # files fetched in parallel
@@ -84,18 +86,19 @@ def open_storage(options: ExecutionOptions, name: str) -> Storage | None:
         if storage.read(LEDGER) is not None:
             remedy = "go on with the same command and --resume, or give another --name"
             raise InputError(storage.shown, [f"holds a search already; {remedy}"])
-    elif (rival := rival_of(storage)) is not None:
+    first = storage.read(ALIVE)
+    if (rival := rival_of(storage)) is not None:
         fault = f"a driver is at work on it (process {rival['pid']} on {rival['host']})"
         raise InputError(storage.shown, [f"{fault}; wait for it, or end it"])
-    return storage
+    return replace(storage, judged=first if storage.read(ALIVE) is not None else None)
 
 
 def rival_of(storage: Storage, patience: float = 3 * BEAT) -> dict[str, object] | None:
     """The driver whose sign of life still changes. One that was killed leaves one that does not."""
     first = storage.read(ALIVE)
-    if first is None:
+    found = read_sign(first)
+    if found is None:
         return None
-    found: dict[str, object] = json.loads(first)
     if found["host"] == socket.gethostname() and start_of(int(str(found["pid"]))) is None:
         return None
     deadline = time.monotonic() + patience
@@ -155,6 +158,16 @@ class RemoteCheckpointStore(CheckpointStore):
 STATE = ["state"]
 
 
+def forget_unknown(storage: Storage, state: RunState, warn: Warn) -> None:
+    """Remove what trials sent whose creation did not come to storage before its driver was lost: no
+    new trial of that name may go on from another one's checkpoints."""
+    unknown = [path for path in storage.files(TRIALS) if path.split("/")[1] not in state.trials]
+    if unknown:
+        names = ", ".join(sorted({path.split("/")[1] for path in unknown}))
+        warn(f"{storage.shown}: the ledger does not know of {names}; begun again")
+        storage.remove(sorted(unknown, key=lambda path: not path.endswith(MANIFEST)))
+
+
 class RemoteRun:
     def __init__(self, storage: Storage, folder: Path, warn: Warn) -> None:
         self.storage = storage
@@ -162,7 +175,8 @@ class RemoteRun:
         self.warn = warn
         self.mirror = Mirror(storage, folder)
 
-    def store(self) -> CheckpointStore:
+    def store(self, state: RunState) -> CheckpointStore:
+        forget_unknown(self.storage, state, self.warn)
         return RemoteCheckpointStore(self.storage, self.mirror)
 
     def bring_home(self, state: RunState, keep: int) -> None:
@@ -177,9 +191,10 @@ class RemoteRun:
         there = self.storage.files(TRIALS)
         models = {f"{trial}/checkpoints/{name}" for trial in chosen for name in chosen[trial]}
         needed = [path for path in there if is_wanted(path, models)]
-        new = [path for path in needed if not is_of_size(self.folder / path, there[path])]
+        places = {path: inside(self.folder, path) for path in needed}
+        new = [path for path in needed if not is_of_size(places[path], there[path])]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda path: self.storage.get(path, self.folder / path), new))
+            list(pool.map(lambda path: self.storage.get(path, places[path]), new))
         for place in (self.folder / TRIALS).glob("*/checkpoints"):
             for checkpoint in checkpoints_in(place):
                 self._check(checkpoint, models)
@@ -215,11 +230,18 @@ def follow(storage: Storage | None, folder: Path, warn: Warn) -> Iterator[Remote
     if storage is None:
         yield None
         return
-    remote = RemoteRun(storage, folder, warn)
-    sign = {"host": socket.gethostname(), "pid": os.getpid(), "driver": uuid.uuid4().hex}
-    remote.mirror.start(sign)
+    driver = uuid.uuid4().hex
+    remote = RemoteRun(replace(storage, driver=driver), folder, warn)
+    sign = {"host": socket.gethostname(), "pid": os.getpid(), "driver": driver}
+    try:
+        remote.mirror.start(sign)
+    except Superseded as error:
+        raise InputError(storage.shown, [f"{error}; wait for it, or end it"]) from None
     try:
         yield remote
+    except Deposed:
+        remote.mirror.abandon()
+        raise
     finally:
         if (fault := remote.mirror.close()) is not None:
             warn(f"{fault}; storage is behind {folder}, which has everything")
@@ -235,7 +257,7 @@ def fetch(url: str, name: str, folder: Path, warn: Warn) -> RunState:
     if LEDGER not in there:
         raise InputError(storage.shown, ["holds no search; check the URL and the run's name"])
     for path in sorted(there, key=lambda path: path == LEDGER):
-        storage.get(path, folder / path)
+        storage.get(path, inside(folder, path))
     state = read_state(folder / LEDGER, warn)
     keep = int(read_run(folder)["request"]["keep"])
     RemoteRun(storage, folder, warn).fetch_models(wanted(state, keep))

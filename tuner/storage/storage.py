@@ -24,6 +24,7 @@ from pyarrow import fs
 
 from model.common.errors import InputError
 from model.common.files import fsync_folder
+from model.common.secrets import brief, forms
 
 PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts, beside the file system's own retries
 # What a URL's query may say aloud. Anything else could be a secret.
@@ -43,9 +44,11 @@ class StorageLost(OSError):
 class Storage:
     url: str
     hurried: bool = False  # no attempts beside the file system's own
+    driver: str = ""  # who may write the run that is in here; trials ask before they do
+    judged: bytes | None = None  # the sign of life of a driver that was found to be gone
 
     def __reduce__(self) -> Any:
-        return Storage, (self.url, self.hurried)
+        return Storage, (self.url, self.hurried, self.driver)
 
     def __repr__(self) -> str:  # what ends up in logs
         return f"Storage({self.shown!r})"
@@ -66,6 +69,12 @@ class Storage:
             raise InputError(self.shown, [f"{fault}; {remedy}"]) from None
         return system, root.rstrip("/")
 
+    @property
+    def folder(self) -> Path | None:
+        """Where it is, if it is a folder of this machine."""
+        system, root = self._place
+        return Path(root) if system.type_name == "local" else None
+
     def inside(self, name: str) -> Storage:
         """A folder in this one."""
         parts = urlsplit(self.url)
@@ -78,7 +87,7 @@ class Storage:
         system, root = self._place
         place = f"{root}/{folder}".rstrip("/")
         selector = fs.FileSelector(place, recursive=True, allow_not_found=True)
-        found = self._insist("list", lambda: system.get_file_info(selector))
+        found = self.insist("list", lambda: system.get_file_info(selector))
         return {
             info.path[len(root) + 1 :]: info.size for info in found if info.type == fs.FileType.File
         }
@@ -94,7 +103,7 @@ class Storage:
             except FileNotFoundError:
                 return None
 
-        return self._insist(f"read {path}", attempt)
+        return self.insist(f"read {path}", attempt)
 
     def write(self, path: str, content: bytes) -> None:
         system, root = self._place
@@ -104,7 +113,7 @@ class Storage:
                 stream.write(content)
             self._settle(path)
 
-        self._insist(f"write {path}", attempt)
+        self.insist(f"write {path}", attempt)
 
     def put(self, local: Path, path: str) -> None:
         """Copy a file of this machine. It appears whole, or not at all."""
@@ -120,7 +129,7 @@ class Storage:
             )
             self._settle(path)
 
-        self._insist(f"write {path}", attempt)
+        self.insist(f"write {path}", attempt)
 
     def get(self, path: str, local: Path) -> None:
         """Copy a file to this machine. It appears whole, or not at all."""
@@ -137,7 +146,7 @@ class Storage:
             )
 
         try:
-            self._insist(f"read {path}", attempt)
+            self.insist(f"read {path}", attempt)
             beside.replace(local)
             fsync_folder(local.parent)
         finally:
@@ -154,7 +163,7 @@ class Storage:
                 except FileNotFoundError:
                     pass
 
-            self._insist(f"remove {path}", attempt)
+            self.insist(f"remove {path}", attempt)
 
     # --- how ------------------------------------------------------------------------------------
 
@@ -172,9 +181,9 @@ class Storage:
         if not same:
             raise InputError(self.shown, ["what was written did not come back; choose another"])
 
-    def _insist(self, what: str, attempt: Callable[[], T]) -> T:
+    def insist(self, what: str, attempt: Callable[[], T], *, hurried: bool = False) -> T:
         """Try again a few times, with growing pauses; then say in a sentence what did not work."""
-        for pause in (*(() if self.hurried else PAUSES), None):
+        for pause in (*(() if self.hurried or hurried else PAUSES), None):
             try:
                 return attempt()
             except FileNotFoundError as error:
@@ -202,10 +211,11 @@ class Storage:
 
     def _said(self, error: BaseException) -> str:
         """An error in one line, without what must not be said."""
-        text = " ".join(str(error).split())
+        text = str(error)
         for secret in secrets_of(self.url):
-            text = text.replace(secret, HIDDEN)
-        return text[:300]
+            for form in forms(secret) or (secret,):
+                text = text.replace(form, HIDDEN)
+        return brief(text, 300)
 
 
 def is_url(text: object) -> bool:

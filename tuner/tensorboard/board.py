@@ -22,9 +22,9 @@ from model.common.files import remove_folder
 from tuner.runs.folder import TRIALS, trial_folder
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.open import open_run
-from tuner.runs.state import CLOSING, Event, RunState, TrialState, Warn
+from tuner.runs.state import CLOSING, DISTILLED, Event, RunState, TrialState, Warn
 from tuner.space.space import Space
-from tuner.tensorboard.columns import Columns
+from tuner.tensorboard.columns import OUTCOMES, Columns
 from tuner.tensorboard.event_files import (
     BOARD,
     HISTORY,
@@ -36,8 +36,6 @@ from tuner.tensorboard.event_files import (
 )
 from tuner.tensorboard.hparams import (
     EXAMPLES,
-    OUTCOME,
-    OUTCOMES,
     SECONDS,
     experiment,
     metrics_of,
@@ -72,6 +70,7 @@ class Board:
         self.warn = warn
         self.state = RunState(warn=lambda line: None)
         self.files: dict[str, EventFile] = {}
+        self.records: dict[str, list[tuple[Any, Event, int]]] = {}  # of the open trials
         self._live = self._warned = False
 
     @cached_property
@@ -157,17 +156,27 @@ class Board:
         EventFile(self.folder).add(record, event["time"])
 
     def _created(self, trial: TrialState, event: Event) -> None:
+        self._start(trial)
+        self.records[trial.id] = []
+
+    def _start(self, trial: TrialState) -> None:
         self.files[trial.id] = EventFile(self._place(trial))
-        cells = self.columns.values(trial.settings, trial.origin)
-        self._add(trial, session_start(name_of(trial), cells, event["time"]), event)
-        self._add(trial, scalars({OUTCOME: OUTCOMES["open"]}), event)
+        cells = self.columns.values(trial.settings, trial.origin, OUTCOMES[trial.status])
+        start = session_start(name_of(trial), cells, trial.created)
+        self.files[trial.id].add(start, trial.created)
 
     def _closed(self, trial: TrialState, event: Event) -> None:
-        step = trial.examples
-        self._add(trial, scalars({OUTCOME: OUTCOMES[trial.status]}), event, step)
+        # How it ended is among the first things that TensorBoard reads of a trial, and it holds
+        # on to those: so the file is written once more.
+        before, step = self.files[trial.id], trial.examples
+        self._start(trial)
+        for record in self.records.pop(trial.id, []):
+            self._write(trial, *record)
+        before.path.unlink(missing_ok=True)
         self._add(trial, session_end(trial.status, event["time"]), event, step)
         if trial.reason:
-            kind = f"{trial.status} ({trial.kind})" if trial.kind else f"{trial.status} early"
+            word = OUTCOMES[trial.status]
+            kind = f"{word} ({trial.kind})" if trial.kind else word
             self._add(trial, text("reason", f"{kind}: {trial.reason}"), event, step)
         if self._live and trial.status == "finished":
             from tuner.tensorboard.extras import draw_trial
@@ -175,6 +184,11 @@ class Board:
             draw_trial(self, trial)
 
     def _add(self, trial: TrialState, summary: Any, event: Event, step: int = 0) -> None:
+        if trial.id in self.records:
+            self.records[trial.id].append((summary, event, step))
+        self._write(trial, summary, event, step)
+
+    def _write(self, trial: TrialState, summary: Any, event: Event, step: int) -> None:
         self.files[trial.id].add(summary, event["time"], step)
 
     def _curves(self, trial: TrialState, event: Event) -> dict[str, float | None]:
@@ -198,12 +212,12 @@ class Board:
 
 
 def name_of(trial: TrialState) -> str:
-    """In the table and its order: t0000 default, t0009 = t0003 longer, t0012 = t0003 seed 4."""
-    if trial.is_repeat:
-        return f"{trial.id} = {trial.of} seed {trial.seed}"
+    """In the table and its order: t0000 default, t0009 = t0003 longer, t0012 failed."""
+    name = f"{trial.id} default" if trial.origin == "default" else trial.id
     if trial.of is not None:
-        return f"{trial.id} = {trial.of} longer"
-    return f"{trial.id} default" if trial.origin == "default" else trial.id
+        again = "distilled" if trial.origin == DISTILLED else "longer"
+        name += f" = {trial.of} " + (f"seed {trial.seed}" if trial.is_repeat else again)
+    return name if trial.status in ("open", "finished") else f"{name} {OUTCOMES[trial.status]}"
 
 
 def scores_of(group: str, evaluation: Mapping[str, Any]) -> dict[str, float | None]:

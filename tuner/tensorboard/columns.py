@@ -24,7 +24,8 @@ from tuner.space.values import matches, meaning, spread
 
 Value: TypeAlias = "str | float | bool"
 
-ORIGIN = "origin"
+ORIGIN, OUTCOME = "origin", "outcome"
+OUTCOMES = {"open": "running", "finished": "finished", "stopped": "pruned", "failed": "failed"}
 ORIGINS = ("default", "start_from", "sampler", "promoted", "confirm", "soup")
 
 
@@ -60,14 +61,18 @@ class Columns:
         ]
         about = "the default, a known point, the sampler's, a repeat of another trial, or a soup"
         origin = Column(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
-        return cls((*fitting, origin), default)
+        about = "how the trial ended"
+        outcome = Column(OUTCOME, about, OUTCOME, str, False, choices=tuple(OUTCOMES.values()))
+        return cls((*fitting, origin, outcome), default)
 
-    def values(self, settings: Mapping[str, Any], origin: str) -> dict[str, Value]:
+    def values(
+        self, settings: Mapping[str, Any], origin: str, outcome: str = OUTCOMES["finished"]
+    ) -> dict[str, Value]:
         """A trial's cells. A parameter that takes no part in it has none.
 
         The default, and a repeat of it, has no settings: it is what base alone gives.
         """
-        known = {**(settings or self.default), ORIGIN: origin}
+        known = {**(settings or self.default), ORIGIN: origin, OUTCOME: outcome}
         cells = {c.name: c.read(known[c.key]) for c in self.columns if c.key in known}
         return {name: value for name, value in cells.items() if value is not None}
 

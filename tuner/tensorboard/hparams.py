@@ -20,15 +20,14 @@ from tensorboard.plugins.hparams import (  # type: ignore[import-untyped]
 
 from tuner.tensorboard.columns import Column, Value
 
-# TensorBoard has no word for a trial that was stopped early. Once a search is over, 'unknown' is
-# those alone; while it goes on, the running ones as well, and the outcome tells them apart.
+# TensorBoard has no status for a pruned trial. Once a search is over, 'unknown' is those alone;
+# while it goes on, the running ones as well. The column 'outcome' tells them apart.
 STATUS = {
     "finished": api_pb2.STATUS_SUCCESS,
     "stopped": api_pb2.STATUS_UNKNOWN,
     "failed": api_pb2.STATUS_FAILURE,
 }
-OUTCOMES = {"open": 0, "finished": 1, "stopped": 2, "failed": 3}
-OUTCOME, EXAMPLES, SECONDS = "trial/outcome", "trial/examples", "trial/seconds"
+EXAMPLES, SECONDS = "trial/examples", "trial/seconds"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ def metrics_of(tasks: Iterable[str]) -> list[Metric]:
     names = list(tasks)
     metrics = [
         Metric("best/overall", "best overall", "of the trial's best evaluation so far"),
-        Metric(OUTCOME, "outcome", "0 running, 1 finished, 2 stopped early, 3 failed"),
     ]
     metrics += [
         Metric(f"best/{name}", f"best: {name}", f"{name} at the trial's best evaluation")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -93,15 +95,26 @@ class Lab:
 
     def processes(self, name: str) -> list[str]:
         """What runs on a machine: the command line of each process."""
+        return list(self._processes(name).values())
+
+    def kill_ray(self, name: str) -> None:
+        """A node that is gone at once; the machine stays, and Ray may be started there again."""
+        for pid, words in self._processes(name).items():
+            if "raylet" in words or words.startswith("ray::"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.note(f"{name} lost its Ray")
+
+    def _processes(self, name: str) -> dict[int, str]:
         space = os.readlink(f"/proc/{child_of(self.machines[name].pid)}/ns/pid")
-        found = []
+        found = {}
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 # A machine's first process is no init: the dead stay listed.
                 if os.readlink(entry / "ns" / "pid") == space and state not in "ZX":
                     words = (entry / "cmdline").read_text().split("\0")
-                    found.append(" ".join(words).strip())
+                    found[int(entry.name)] = " ".join(words).strip()
             except OSError:
                 continue
         return found

@@ -7,13 +7,14 @@ from typing import get_args
 import pytest
 
 from model.config import settings
+from model.config.packages import NEEDS
 from model.config.values import SETTINGS
 from model.data import layout, sources
 from model.data.clean import CLEAN
 from model.evaluation import scores
 from model.modules import heads, pairs
 from model.modules.encoder_defaults import Pooling
-from model.objectives import losses, schedules, smart
+from model.objectives import aggregators, losses, schedules, smart
 from model.tasks import task_set as tasks
 
 
@@ -39,6 +40,7 @@ def test_every_format_has_its_reader_and_every_rule_of_cleaning() -> None:
         (settings.ScheduleName, schedules.SCHEDULES),
         (settings.PairEncoding, pairs.LAYOUTS),
         (tasks.LossName, losses.LOSSES),
+        (settings.SurgeryName, ["none", *aggregators.WEIGHTINGS]),
         (settings.Pooling, ["auto", *get_args(Pooling)]),
     ],
 )
@@ -50,6 +52,10 @@ def test_other_choices_are_those_of_the_parts_they_choose() -> None:
     assert set(SETTINGS["head.activation"].choices) == set(heads.ACTIVATIONS)
     assert set(SETTINGS["smart.variant"].choices) == set(smart.VARIANTS)
     assert set(SETTINGS["smart.norm"].choices) == set(smart.NORMS)
+
+
+def test_what_torchjd_does_is_known_to_need_it() -> None:
+    assert NEEDS["surgery"].keys() == aggregators.TORCHJD.keys()
 
 
 def test_every_pair_encoding_is_laid_out_in_a_known_way() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from model.common.errors import InputError
-from model.data import sample
 from model.data.info import overlaps
 from model.data.rows import labels_of
 from model.data.sample import Dice, further_rows, sample_split
+from model.data.sample import corpus as sample
 from model.data.sources import load_split
 from model.tasks.task_set import SPLITS, Task, load_task_set
 

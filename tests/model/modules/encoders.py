@@ -120,10 +120,10 @@ def save_encoder(name: str, folder: Path) -> Path:
 def table() -> str:
     """As it stands in docs/encoders.md."""
     yes = {True: "yes", False: "no"}
-    rows = ["| family | layers to train or decay | pooler | PALs | gradient checkpointing |"]
-    rows.append("|---|---|---|---|---|")
+    rows = ["| family | layers to train or decay | pooler | PALs | LoRA | gradient checkpointing |"]
+    rows.append("|---|---|---|---|---|---|")
     for name, family in FAMILIES.items():
         layers = "each" if family.layers > 1 else "one, shared"
-        cells = [layers, yes[family.pooler], yes[family.pals], yes[family.checkpointing]]
+        cells = [layers, yes[family.pooler], yes[family.pals], "yes", yes[family.checkpointing]]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -354,3 +354,20 @@ def test_any_change_to_a_good_task_gives_a_task_set_or_an_input_error(
         parse_task_set(Document(Path("any.yaml"), data))
     except InputError as error:
         assert error.faults
+
+
+def test_some_tasks_of_a_set_are_a_set_of_their_own(tmp_path: Path) -> None:
+    some = load_task_set("sample:similarity,sentiment")
+    assert some.names == ("sentiment", "similarity")  # in the set's order
+    assert some.name == some.origin == "sample:sentiment,similarity"
+    assert load_task_set(some.origin) == some
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    own = load_task_set(f"{tmp_path / 'mine.yaml'}:mood")
+    assert own.names == ("mood",) and own.origin == f"{tmp_path / 'mine.yaml'}:mood"
+    with pytest.raises(InputError, match="no task is called 'sentimnt' in sample; did you mean"):
+        load_task_set("sample:sentimnt")
+
+
+def test_a_drive_letter_names_no_tasks() -> None:
+    assert tasks_module.split_origin(r"C:\data\tasks.yaml") == (r"C:\data\tasks.yaml", "")
+    assert tasks_module.split_origin("a.yaml:mood,near") == ("a.yaml", ":mood,near")

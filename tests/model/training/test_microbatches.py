@@ -31,6 +31,14 @@ def test_a_part_is_cut_with_its_share_and_its_place() -> None:
     assert (again.first, last.first, last.of) == (2, 4, 5) and last.share == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(("share", "taken"), [(0.5, 0), (0.6, 0), (0.8, 1)])
+def test_a_batch_whose_rows_are_compared_stays_whole(share: float, taken: int) -> None:
+    parts = [replace(part("near", 6, 2), whole=True), part("mood", 2, 2)]
+    first, second = cut_in_two(parts, share if taken else share / 2)
+    assert [p.task for p in first] == ["near"] * taken
+    assert sum(len(p) for p in first + second) == 8
+
+
 sizes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 30)), min_size=1, max_size=6)
 
 

@@ -40,6 +40,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "random": {"smart.weight": 2, "smart.variant": "random"},
     "bregman": {"smart.bregman": 1},
     "pcgrad": {"surgery": "pcgrad"},
+    "r-drop": {"rdrop.weight": 1, "loss.smoothing": 0.1},
+    "uncertainty": {"loss.weighting": "uncertainty"},
     "pals": PALS,
     "frozen": {"encoder.frozen": True},
     "accumulate": {"batch.accumulate": 3},
@@ -49,9 +51,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "layer scale": {"optim.layer_scale.alpha": 0.5, "optim.layer_scale.layers.sentiment": [1]},
     "everything": {**PALS, **SMART, "smart.bregman": 1, "surgery": "pcgrad", "batch.accumulate": 2},
     **{
-        f"loss {loss}": {"loss.sentiment": loss}
+        f"loss {loss}": {"loss.sentiment" if "classes" in kinds else "loss.similarity": loss}
         for loss, kinds in LOSSES.items()
-        if "classes" in kinds
+        if "classes" in kinds or "regression" in kinds
     },
 }
 

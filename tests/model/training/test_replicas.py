@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model.config.settings import SmartSettings
+from model.config.settings import RDropSettings, SmartSettings
 from model.cpu.dropout import Dropout
 from model.data.batches import Batch
 from model.modules.encoder import checkpoint_gradients
@@ -69,6 +69,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "ball": {"smart": SmartSettings(weight=3, variant="ball", bregman=1.0)},
     "random, masks anew": {"smart": SmartSettings(weight=3, variant="random", masks="anew")},
     "surgery": {"surgery": "pcgrad", "accumulate": 2},
+    "r-drop": {"rdrop": RDropSettings(weight=2)},
 }
 
 

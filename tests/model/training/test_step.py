@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -15,15 +16,18 @@ from torch import Tensor, nn
 
 from model.common.rng import rng_seed
 from model.config.settings import (
+    BatchSettings,
     LayerScaleSettings,
+    RDropSettings,
     SmartSettings,
 )
 from model.data.batches import Batch
 from model.modules.multitask import MultitaskModel
 from model.objectives.losses import make_loss
-from model.objectives.surgery import surgery
+from model.objectives.surgery import pcgrad, surgery
+from model.objectives.uncertainty import Uncertainty
 from model.training.microbatches import split_batch
-from model.training.optim import make_optimizer
+from model.training.optim import add_scalars, make_optimizer
 from model.training.readings import MOST_SKIPS, Reader, TrainingDiverged, UnreadStep
 
 from ..stepping import RATE, Round, close, gradients, stepper
@@ -83,6 +87,111 @@ def test_a_step_is_that_of_plain_pytorch(calm: Any, rounds: dict[str, Batch]) ->
     mine, yours = dict(ours.named_parameters()), dict(theirs.named_parameters())
     assert all(torch.allclose(mine[n], yours[n], atol=1e-5) for n in mine)
     assert report.smart is None
+
+
+def test_a_step_with_r_drop_is_that_of_plain_pytorch(calm: Any, rounds: dict[str, Batch]) -> None:
+    ours, theirs = calm(dropout=0.2), calm(dropout=0.2)
+    work = stepper(ours, rdrop=RDropSettings(weight=0.7, tasks=("mood", "near")))
+    report = work.take(0, list(rounds.items()), 1.0)
+    for position, (name, batch) in enumerate(rounds.items()):
+        torch.manual_seed(rng_seed(0, 0, position, 0))
+        loss_of = make_loss(theirs.tasks[name].loss)
+        first = theirs(name, batch)
+        loss = loss_of(first, batch.labels)
+        if name != "same":
+            second = theirs(name, batch)
+            loss = (loss + loss_of(second, batch.labels)) / 2
+            assert not torch.equal(first, second)
+        assert report.losses[name] == pytest.approx(float(loss.detach()), rel=1e-5)
+        if name == "mood":
+            p, q = first.log_softmax(-1), second.log_softmax(-1)
+            kl = [(a.exp() * (a - b)).sum(-1).mean() for a, b in ((p, q), (q, p))]
+            loss = loss + 0.7 * (kl[0] + kl[1]) / 2
+        elif name == "near":
+            loss = loss + 0.7 * (first - second).square().mean()
+        loss.backward()
+    assert close(gradients(ours), gradients(theirs), 1e-5)
+
+
+def test_learned_weights_scale_the_losses_and_learn(calm: Any, rounds: dict[str, Batch]) -> None:
+    ours, theirs = calm(), calm()
+    kinds = {task.name: task.kind for task in ours.spec.tasks}
+    work = stepper(ours)
+    work.uncertainty = Uncertainty(kinds, torch.device("cpu"))
+    learned = work.uncertainty.log_variances
+    add_scalars(work.optimizer, learned, rate=0.1, depth=4)
+    with torch.no_grad():
+        learned["mood"].fill_(0.5)
+    report = work.take(0, list(rounds.items()), 1.0)
+    leaves = {name: torch.tensor(0.5 if name == "mood" else 0.0) for name in kinds}
+    for name, batch in rounds.items():
+        s = leaves[name].requires_grad_()
+        loss = make_loss(theirs.tasks[name].loss)(theirs(name, batch), batch.labels)
+        part = 0.5 if kinds[name] == "regression" else 1.0
+        (part * torch.exp(-s) * loss + s / 2).backward()
+        assert report.losses[name] == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert close(gradients(ours), gradients(theirs), 1e-5)
+    for name, s in leaves.items():
+        assert s.grad is not None
+        torch.testing.assert_close(learned[name].grad, s.grad, rtol=1e-4, atol=1e-6)
+        before = 0.5 if name == "mood" else 0.0
+        assert learned[name].item() == pytest.approx(before - 0.1 * s.grad.sign().item(), abs=1e-3)
+
+
+# --- all tasks in one pass ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_one_pass_for_all_tasks_is_the_step_of_passes_of_their_own(
+    calm: Any, rounds: dict[str, Batch], pooling: str
+) -> None:
+    apart, joint = calm(pooling=pooling), calm(pooling=pooling)
+    passes = count_calls(joint.encoder)
+    batches = list(rounds.items())
+    for number in range(2):
+        expected = stepper(apart, weights={"near": 0.5}).take(number, batches, 1.0)
+        together = BatchSettings(together=True)
+        found = stepper(joint, weights={"near": 0.5}, batch=together).take(number, batches, 1.0)
+        assert found.losses == pytest.approx(expected.losses, rel=1e-5)
+        assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
+        assert close(gradients(apart), gradients(joint), 1e-5)
+    assert len(passes) == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch": BatchSettings(together=False)},
+        {"batch": BatchSettings()},  # on a CPU
+        {"batch": BatchSettings(together=True), "surgery": "pcgrad"},
+        {"batch": BatchSettings(together=True), "smart": SmartSettings(weight=1.0)},
+        {"batch": BatchSettings(together=True), "rdrop": RDropSettings(weight=1.0)},
+        {"batch": BatchSettings(together=True, accumulate=2)},
+    ],
+    ids=["off", "auto", "surgery", "smart", "r-drop", "accumulate"],
+)
+def test_tasks_have_passes_of_their_own_where_that_is_needed(
+    calm: Any, rounds: dict[str, Batch], settings: Any
+) -> None:
+    model = calm()
+    passes = count_calls(model.encoder)
+    stepper(model, **settings).take(0, list(rounds.items()), 1.0)
+    assert len(passes) >= 3
+
+
+def test_a_pass_of_mostly_padding_is_none_for_all(calm: Any, rounds: dict[str, Batch]) -> None:
+    work = stepper(calm(), batch=BatchSettings(together=True))
+    parts = [work._microbatches(name, batch, (0, 0), 0)[0] for name, batch in rounds.items()]
+    assert work._fit_together(parts)
+    long = parts[0].batch.input_ids.repeat(1, 40)
+    wide = replace(parts[0], batch=replace(parts[0].batch, input_ids=long))
+    assert not work._fit_together([wide, *parts[1:]])
+
+
+def count_calls(module: nn.Module) -> list[int]:
+    calls: list[int] = []
+    module.register_forward_pre_hook(lambda *_: calls.append(1))
+    return calls
 
 
 # --- random numbers -----------------------------------------------------------------------------
@@ -349,7 +458,7 @@ def test_surgery_is_that_of_the_tasks_own_gradients(
         alone, _ = at_odds()
         stepper(alone, weights={"two": 0.7}).take(3, [(name, batch)], 1.0)
         separate.append([weights.grad for weights in alone.shared_parameters()])
-    wanted = surgery(separate, seed=rng_seed(4, 3, 3))
+    wanted = surgery(separate, pcgrad, seed=rng_seed(4, 3, 3))
     for weights, gradient in zip(operated.shared_parameters(), wanted, strict=True):
         assert (weights.grad is None) == (gradient is None)
         if gradient is not None and weights.grad is not None:

@@ -16,9 +16,11 @@ from ray.exceptions import ActorDiedError, RayActorError
 from ray.tune.experiment import Trial
 
 from model.common.errors import InputError
+from model.common.secrets import brief
 from model.training.step import TrainingDiverged
 from tests.tuner.made_up_runs import begin
 from tuner.engine.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
+from tuner.engine.job import training_budget
 from tuner.engine.stages import (
     Rung,
     Stages,
@@ -132,6 +134,29 @@ def test_the_default_comes_first_then_known_points_then_the_sampler(
     assert numbers == [None, 0, 1, 2, 3, 4]
 
 
+def test_a_space_that_is_tried_whole_leaves_repeats_with_new_seeds(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(Stages((Rung(100, 12), Rung(300, 2), Rung(900, 1))), slots=1)
+    told: list[str] = []
+    engine.log = told.append
+    suggest, found = engine.suggester.next, []
+    engine.suggester.next = lambda fixed=None: (  # type: ignore[method-assign]
+        None if len(found) == 4 else found.append(suggest(fixed)) or found[-1]
+    )
+    while (job := engine.next_job()) is not None:
+        length = engine.state.trials[job.trial].length or 0
+        engine.started(job.trial, "host", 1)
+        engine.evaluated(job.trial, record(length, 0.5 + len(engine.state.trials) / 100))
+        engine.finished(job.trial)
+    assert engine.done and len(engine.state.search_trials) == 5  # with the default
+    assert {(t.of, t.seed) for t in engine.state.repeats} == {("t0004", 4), ("t0000", 4)}
+    assert "all 5 points of the space are tried" in " ".join(told)
+    assert sum(trial.length or 0 for trial in engine.state.repeats) <= 7 * 100  # of those missing
+    again = RunState.from_events(read_events(engine.folder / "ledger.jsonl"))
+    assert again.missing == 0 and again.num_samples == 5
+
+
 def test_no_more_run_than_there_are_slots(engine_of: Callable[..., Engine]) -> None:
     engine = engine_of(slots=2)
     first, second = begin_trial(engine), begin_trial(engine)
@@ -187,6 +212,37 @@ def test_a_lost_machine_costs_attempts_and_in_the_end_the_trial(
     assert begin_trial(engine) == "t0001"
 
 
+def test_memory_on_a_shared_gpu_is_tried_once_more_without_neighbours(
+    engine_of: Callable[..., Engine],
+) -> None:
+    full = {"kind": "memory", "reason": "CUDA out of memory"}
+    engine = engine_of(slots=1, shared_gpu=True)
+    job = engine.next_job()
+    assert job is not None and not job.own_gpu
+    engine.failed(job.trial, full)
+    assert engine.state.trials[job.trial].status == "open"  # the sampler hears of nothing
+    assert any("once more with a GPU to itself" in line for line in engine.said)
+    again = engine.next_job()
+    assert again is not None and (again.trial, again.own_gpu) == (job.trial, True)
+    assert Job.from_config(again.as_config()) == again
+    engine.failed(job.trial, full)
+    assert engine.state.trials[job.trial].kind == "memory"
+    alone = engine_of(slots=1, shared_gpu=False)
+    name = begin_trial(alone)
+    alone.failed(name, full)
+    assert alone.state.trials[name].kind == "memory"
+
+
+def test_low_rank_updates_that_rest_on_their_way_are_not_averaged(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(Stages((Rung(100, 2), Rung(400, 1)), promotion="continue"))
+    trial = engine.state.trials[begin_trial(engine)]
+    for base, share in (({}, 0.2), ({"encoder.adapter": "lora"}, None)):
+        budget = training_budget(trial, engine.stages, base, 3)
+        assert (budget.get("average.share"), budget["optim.decay"]) == (share, "wsd")
+
+
 def test_an_interrupted_search_costs_its_trials_no_attempts(
     engine_of: Callable[..., Engine],
 ) -> None:
@@ -214,7 +270,9 @@ def test_settings_that_cannot_be_built_fail_their_trial_and_no_other(
 
     def config(space: Space, settings: Any, *more: Any) -> Any:
         trials = engine.state.trials.values()
-        if not bad_ones or settings in [t.settings for t in trials if t.id in bad_ones]:
+        if settings and (
+            not bad_ones or settings in [t.settings for t in trials if t.id in bad_ones]
+        ):
             raise InputError("settings", ["these two do not go together"])
         return real(space, settings, *more)
 
@@ -224,7 +282,7 @@ def test_settings_that_cannot_be_built_fail_their_trial_and_no_other(
     bad = engine.state.trials["t0001"]
     assert (bad.status, bad.kind, bad.reason) == ("failed", "code", "these two do not go together")
     assert set(engine.live) == {"t0002"}
-    bad_ones.clear()  # now all are
+    bad_ones.clear()  # now all but the default are
     engine = engine_of(num_samples=20)
     assert engine.next_job() is None and engine.draining == FAILURES  # and ends, if all are so
 
@@ -407,7 +465,7 @@ def test_a_finished_trial_is_told_by_the_objective(engine_of: Callable[..., Engi
         task = {"metric": "accuracy", "value": mood, "interval": [mood, mood]}
         engine.evaluated(name, {**record(examples, score), "tasks": {"sentiment": task}})
     engine.finished(name)
-    assert told[-1] == f"{name} finished: sentiment 0.600"
+    assert told[-1] == f"{name} finished: sentiment .600 after 200 examples"
 
 
 def test_a_trial_is_told_by_the_full_names_of_its_parameters(
@@ -596,7 +654,7 @@ def test_what_rests_is_running_in_the_study_and_pruned_in_the_end(
     engine_of: Callable[..., Engine],
 ) -> None:
     engine = engine_of(CONTINUE, slots=1)
-    train(engine, begin_trial(engine))  # the default, which is no part of the study
+    train(engine, begin_trial(engine))  # the default, which samplers are not shown
     first = begin_trial(engine)
     train(engine, first)
     assert engine.state.trials[first].frozen and not engine.live
@@ -604,28 +662,28 @@ def test_what_rests_is_running_in_the_study_and_pruned_in_the_end(
     def states() -> list[S]:
         return [trial.state for trial in rebuild_study(engine.state, engine.space).trials]
 
-    assert states() == [S.RUNNING]
+    assert states() == [S.RUNNING, S.RUNNING]
     shown = rebuild_study(engine.state, engine.space, for_sampler=True).trials
     assert [trial.state for trial in shown] == [S.PRUNED]  # samplers learn from what it has
     engine = search(engine_of, CONTINUE)
     engine.ledger.append("end", reason="complete")
     engine.study.finish()
-    assert sorted(states()) == sorted([S.COMPLETE, *[S.PRUNED] * 7])
+    assert sorted(states()) == sorted([S.COMPLETE, *[S.PRUNED] * 8])
 
 
-def test_what_may_start_again_is_running_in_the_study_and_pruned_in_the_end(
+def test_optuna_s_trials_have_the_numbers_that_the_names_have(
     engine_of: Callable[..., Engine],
 ) -> None:
     engine = search(engine_of, RESTART)
-    studied = rebuild_study(engine.state, engine.space).trials
-    assert [trial.state for trial in studied].count(S.RUNNING) == 7
-    engine.ledger.append("end", reason="complete")
-    engine.study.finish()
-    studied = rebuild_study(engine.state, engine.space).trials
-    complete = [trial for trial in studied if trial.state == S.COMPLETE]
-    assert len(complete) == 1 and {t.state for t in studied} == {S.COMPLETE, S.PRUNED}
-    assert complete[0].user_attrs["trial"] == "t0012"
-    assert list(complete[0].intermediate_values) == [100, 300, 900]
+    studied = rebuild_study(engine.state, engine.space)
+    names = [trial.user_attrs["trial"] for trial in studied.trials]
+    assert names == list(engine.state.trials) == [f"t{n:04d}" for n in range(len(names))]
+    assert {trial.state for trial in studied.trials} == {S.COMPLETE, S.PRUNED}
+    assert studied.trials[0].user_attrs["origin"] == "default"
+    best = engine.state.best_trial()
+    assert best is not None and studied.best_trial.user_attrs["trial"] == best.id
+    assert studied.best_trial.user_attrs["of"] == best.of
+    assert studied.best_params == engine.state.trials[best.configuration].params
 
 
 def test_the_best_race_over_further_seeds_before_the_final(
@@ -735,7 +793,8 @@ def test_a_job_survives_its_journey() -> None:
 def test_failures_are_told_apart(error: Exception, kind: str) -> None:
     found = failure(error)
     assert found["kind"] == kind
-    assert found["reason"] and "\n" not in found["reason"]
+    said = brief(found["reason"])  # as the driver writes it
+    assert said and "\n" not in said
     assert bool(found["traceback"]) == (kind == "code")
 
 

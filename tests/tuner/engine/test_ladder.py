@@ -238,6 +238,42 @@ def test_a_final_goes_to_the_default_unless_it_is_beaten_by_more_than_chance() -
     assert contest(0.5, 0.501, 0.0).finalists({})[0] == "t0002"
 
 
+def test_with_several_objectives_who_leads_one_is_not_passed_over_for_its_mean() -> None:
+    ladder = Ladder(Stages((Rung(100, 6), Rung(300, 3), Rung(900, 2))), 3.0)
+    scored = {
+        "a": (0.9, 0.1),
+        "b": (0.6, 0.6),
+        "c": (0.55, 0.59),
+        "d": (0.5, 0.55),
+        "e": (0.1, 0.8),
+    }
+    for name in (*scored, "f"):
+        ladder.enter(name, 0)
+    for name, values in scored.items():
+        ladder.result(name, 0, sum(values) / 2, 0.0, values)
+    ladder.result("f", 0, 0.3, 0.0, (0.3, 0.3))
+    assert [each.configuration for each in ladder.levels[0].results] == list("baecdf")
+    promoted = []
+    while (step := ladder.promotion()) is not None:
+        ladder.enter(*step)
+        promoted.append(step[0])
+    assert promoted == ["b", "a", "e"]  # c and d have better means than a and e
+    for name in promoted:
+        ladder.result(name, 1, sum(scored[name]) / 2, 0.0, scored[name])
+    assert ladder.finalists({})[:2] == ["b", "a"]
+
+
+def test_a_start_point_stays_unless_it_is_clearly_behind() -> None:
+    ladder = contest(0.1, 0.62, 0.04)
+    ladder.result("t0004", 1, 0.1)  # what came first counts
+    ladder.levels[1].running.add("t0001")
+    ladder.result("t0001", 1, 0.59, 0.04)
+    assert ladder.finalists({})[0] == "t0002"
+    assert ladder.finalists({}, ["t0001", "t0002"]) == ["t0001", "t0002", DEFAULT, "t0004"]
+    assert ladder.finalists({}, ["t0004", "t0002"])[0] == "t0002"
+    assert ladder.finalists({"t0002": [0.62] * 3}, ["t0001"])[0] == "t0002"  # surer by now
+
+
 def test_without_a_default_the_best_has_the_final() -> None:
     ladder = contest(0.5, 0.501, 0.04)
     ladder.default = None

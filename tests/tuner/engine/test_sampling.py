@@ -10,9 +10,21 @@ import pytest
 from tests.tuner.made_up_runs import FakeSpace, begin, close, create, evaluate, live_through
 from tuner.engine import sampling as module
 from tuner.engine.sampling import Suggester, VisibleHistory, suggest_next
-from tuner.engine.study import SAMPLERS, STATEFUL, make_sampler, quiet, rebuild_study, seed_for
+from tuner.engine.study import (
+    AUTO,
+    FEW,
+    SAMPLERS,
+    STATEFUL,
+    TASK_GP,
+    choose_sampler,
+    make_sampler,
+    quiet,
+    rebuild_study,
+    seed_for,
+)
 from tuner.runs.ledger import Ledger, RunState, read_events
 from tuner.runs.state import TrialState
+from tuner.space.space import Space, load_space, shipped_spaces
 
 SPACE = FakeSpace()
 
@@ -53,7 +65,8 @@ def test_below_the_bound_a_sampler_suggests_what_it_would_in_the_whole_study(
         study.sampler = make_sampler(name, seed_for(state.seed, state.next_number))
         asked = study.ask()
         settings = SPACE.suggest(asked)
-    assert suggest_next(state, SPACE).settings == settings
+    found = suggest_next(state, SPACE)
+    assert found is not None and found.settings == settings
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
@@ -73,7 +86,7 @@ def test_a_driver_that_lived_suggests_what_a_new_one_does(
         if event["event"] == "created":
             new = suggest_next(state, SPACE)
             old = living.next()
-            assert old == new
+            assert old is not None and old == new
             assert old.params == event["params"]
             asked += 1
         state.apply(event)
@@ -136,3 +149,63 @@ def test_the_ranks_are_those_of_tpe(tmp_path: Path) -> None:
 
 def state_of(state: RunState, number: int) -> TrialState:
     return next(trial for trial in state.search_trials if trial.number == number)
+
+
+# --- no point twice -----------------------------------------------------------------------------
+
+
+def tried(space: Space, sampler: str, seed: int, count: int) -> list[frozenset[tuple[str, object]]]:
+    """The points of a search whose scores follow from them, so that samplers have favourites."""
+    state = RunState()
+    run = {"version": "1", "name": "x", "objectives": ["overall"], "num_samples": count}
+    run |= {"seed": seed, "sampler": sampler, "resumed": False}
+    state.apply({"event": "run", "time": 0.0, **run})
+    suggester, points = Suggester(state, space), []
+    for number in range(count):
+        found = suggester.next()
+        if found is None:
+            break
+        name, at = state.next_id, {"time": float(number)}
+        made = {"number": found.number, "params": found.params, "settings": found.settings}
+        state.apply(
+            {"event": "created", "trial": name, "origin": "sampler", "seed": 0, **made, **at}
+        )
+        score = random.Random(str(sorted(found.params.items()))).random()
+        values = {task.name: {"value": score} for task in space.task_set}
+        scored = {"trial": name, "examples": 100, "score": score, "tasks": values}
+        state.apply({"event": "evaluated", **scored, **at})
+        state.apply({"event": "finished", "trial": name, **at})
+        points.append(frozenset(found.params.items()))
+    return points
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", sorted(shipped_spaces()))
+def test_no_shipped_space_is_searched_for_a_point_twice(name: str, seed: int) -> None:
+    points = tried(load_space(name), "tpe", seed, 30)
+    assert len(points) == len(set(points)) == SIZES.get(name, 30)
+
+
+SIZES = {"paper-002": 12}  # spaces of fewer points
+SMALL = """
+tasks: sample
+base: {encoder.name: tiny}
+parameters:
+  encoder.dropout: {choice: [0, 0.2]}
+  batch.sizes: {choice: [4, 8, 16]}
+"""
+
+
+@pytest.mark.parametrize("sampler", [TASK_GP, *(name for name in SAMPLERS if name != "cmaes")])
+def test_a_small_space_is_tried_whole_and_then_there_is_nothing(
+    sampler: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL, encoding="utf-8")
+    points = tried(load_space(str(path)), sampler, 0, 30)
+    assert len(points) == len(set(points)) == 6
+
+
+def test_what_auto_takes_depends_on_the_number_of_trials() -> None:
+    assert choose_sampler(AUTO, FEW) == TASK_GP and choose_sampler(AUTO, FEW + 1) == "tpe"
+    assert choose_sampler("random", 5) == "random"

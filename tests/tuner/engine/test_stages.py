@@ -233,3 +233,17 @@ def test_a_search_by_the_clock_keeps_to_its_time(
     took = explored / (slots * speed) + stages.final.examples / speed
     smallest = 2 * EXPLORED * SHORTEST / speed + SHORTEST / speed  # what cannot be cut any more
     assert took <= max(seconds, smallest)
+
+
+def test_a_distillation_is_part_of_the_budget_and_costs_as_much_as_a_final() -> None:
+    plain, more = planned(), planned(distill=True)
+    assert more.final.examples == int(9000 * FINAL_SHARE / 2) == plain.final.examples // 2
+    assert more.cost() <= 9000 and more.final.places == 1
+    assert more.text().endswith("one final of 2,700, then one taught by them, of 2,700")
+    long = {"budget_examples": 9000, "max_examples": 1800}
+    assert planned(**long).final.places == 3 and planned(distill=True, **long).final.places == 2
+    # Without a budget it comes on top.
+    asked = {"num_samples": 4, "max_examples": 500}
+    assert planned(distill=True, **asked).cost() == planned(**asked).cost() + 500
+    timed = [for_time(600, 50, 60, slots=2, finals=2, distill=each) for each in (False, True)]
+    assert timed[1].final.examples == pytest.approx(timed[0].final.examples * 2 / 3, abs=1)

@@ -21,8 +21,10 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[3]
 ADAPTERS, SESSION = "tuner/ray_backend/adapters.py", "tuner/ray_backend/session.py"
 TRAINABLE, FAILURES = "tuner/ray_backend/trainable.py", "tuner/ray_backend/failures.py"
-CLUSTER_FILE = "tuner/cluster/file.py"
+CLUSTER_FILE, PULSE = "tuner/cluster/file.py", "tuner/ray_backend/pulse.py"
 CONTROLLER = "ray.tune.execution.tune_controller:TuneController"
+SILENCE = "a worker that was stopped, or whose machine froze, is waited for for an hour"
+NOTICES = "trials of a machine that is about to go are not saved before it goes"
 MEMORY = "Ray keeps every ended trial, and the driver's memory grows with their number"
 # What session.py replaces while it runs, and why.
 LOOPBACK = "no search on one machine starts; it is replaced so that Ray listens on 127.0.0.1 only"
@@ -31,6 +33,7 @@ READY = (
     "no search on one machine starts; it is replaced so that trials take processes Ray has ready"
 )
 PROCESSES = "no search on one machine starts; it is replaced so that Ray starts only what is needed"
+BUSY = "no search on one machine starts; it is replaced so that a busy machine has time to start it"
 
 
 class Use(NamedTuple):
@@ -45,6 +48,7 @@ PRIVATE = [
     Use("set_sigterm_handler", "ray._private.utils", SESSION, SIGNALS),
     Use("DEFAULT_ENV_VARS", "ray.tune.execution.class_cache", SESSION, READY),
     Use("ENV_VARS_TO_PROPAGATE", "ray.tune.execution.class_cache", SESSION, READY),
+    Use("get_node", "ray._private.services", SESSION, BUSY),
     Use("start_monitor", "ray._private.node:Node", SESSION, PROCESSES),
     Use("start_log_monitor", "ray._private.node:Node", SESSION, PROCESSES),
     Use("start_api_server", "ray._private.node:Node", SESSION, PROCESSES),
@@ -85,6 +89,9 @@ PRIVATE = [
         TRAINABLE,
         "a paused trial on another machine fails, for Ray copies its state to a folder it lacks",
     ),
+    Use("_internal_kv_put", "ray.experimental.internal_kv", PULSE, SILENCE),
+    Use("_internal_kv_get", "ray.experimental.internal_kv", PULSE, SILENCE),
+    Use("GcsClient", "ray._raylet", PULSE, NOTICES),
     Use(
         "prepare_config",
         "ray.autoscaler._private.util",
@@ -156,6 +163,12 @@ def private_names(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    for made in (node for node in nodes if getattr(node, "name", "") == "__init__"):
+        own |= {
+            node.attr
+            for node in ast.walk(made)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
     imported: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and re.match(

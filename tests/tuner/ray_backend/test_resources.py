@@ -94,6 +94,13 @@ def test_a_trial_keeps_to_its_part_of_a_gpu(
 # --- clusters -----------------------------------------------------------------------------------
 
 
+def test_a_trial_without_neighbours_asks_for_a_whole_gpu() -> None:
+    shared = Resources(slots=2, cpus=1, gpus=0.5)
+    assert shared.shared_gpu and not Resources(slots=1, cpus=1, gpus=1).shared_gpu
+    assert shared.placement().bundles == [{"CPU": 1, "GPU": 0.5}]
+    assert shared.placement(own_gpu=True).bundles == [{"CPU": 1, "GPU": 1}]
+
+
 def test_a_cluster_that_grows_takes_what_is_asked_for() -> None:
     """Nothing but a head without CPUs is there, and the autoscaler goes by what waits."""
     asked = {"gpus": 0.5, "concurrent": 8}

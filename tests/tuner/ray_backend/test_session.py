@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuner.ray_backend.session import replaced
+from tuner.ray_backend import session
+from tuner.ray_backend.session import patient, replaced
 
 
 @pytest.mark.slow
@@ -36,3 +37,23 @@ def test_what_was_replaced_is_put_back_whatever_happens() -> None:
     assert (thing.a, thing.b) == (1, 2)
     with pytest.raises(AttributeError), replaced(thing, c=5):
         pass  # another Ray has no such thing: said at once, not passed over
+
+
+def test_a_busy_machine_has_time_to_start_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import services
+
+    answers: list[dict[str, str]] = [{}, {}, {"node": "here"}]
+
+    def look(address: str, node: str) -> dict[str, str]:
+        if found := answers.pop(0):
+            return found
+        raise RuntimeError("no such node yet")
+
+    monkeypatch.setattr(services, "get_node", look)
+    with patient():
+        assert services.get_node("address", "node") == {"node": "here"}
+    assert services.get_node is look and not answers
+    monkeypatch.setattr(session, "PATIENCE", 0)
+    answers = [{}]
+    with patient(), pytest.raises(RuntimeError, match="no such node"):
+        services.get_node("address", "node")

@@ -120,6 +120,7 @@ def test_the_estimate_grows_with_what_is_kept_and_run_at_once() -> None:
     assert need(slots=3, keep=1).running == 3 * one.running
     assert need(slots=1, keep=4).kept == one.kept + 3 * one.model
     assert need(slots=1, keep=1, soup=True).kept == one.kept + 2 * one.model
+    assert need(slots=1, keep=2, finals=4).kept == need(slots=1, keep=2).kept + 6 * one.model
     assert one.peak == one.running + one.kept
 
 

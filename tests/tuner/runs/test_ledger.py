@@ -20,6 +20,7 @@ from model.common.errors import InputError
 from tests.tuner.made_up_runs import begin, close, create, evaluate, live_through
 from tuner.runs import ledger as module
 from tuner.runs.ledger import Ledger, RunState, decode, encode, read_events
+from tuner.runs.lock import Deposed
 
 
 @pytest.fixture
@@ -255,9 +256,11 @@ def test_torn_bytes_are_counted_and_kept_beside(path: Path, ledger: Ledger) -> N
         Ledger(path, warnings.append).close()
         assert path.read_bytes() == whole
         assert path.with_name(f"ledger.torn-{number}").read_bytes() == torn
+        zeros = "its end is zeros, as a power cut leaves; lines that stood there are lost"
+        why = zeros if b"\0" in torn else "the last line was cut short"
         assert warnings == [
-            f"{path}: the last line was cut short ({len(torn)} bytes, kept in "
-            f"ledger.torn-{number}); going on from the line before it"
+            f"{path}: {why} ({len(torn)} bytes, kept in "
+            f"ledger.torn-{number}); going on from the line before"
         ]
 
 
@@ -280,7 +283,7 @@ def test_a_flipped_bit_is_never_taken_for_truth(
     assert warnings and all(event in events for event in found)
     assert len(events) - 2 <= len(found) < len(events)  # a newline that is gone harms two
     if line < len(events) - 1:
-        with pytest.raises(InputError, match=f"line {line}: damaged .* remove that line"):
+        with pytest.raises(InputError, match=f"line {line}: damaged .*put back a copy"):
             Ledger(path, silent)
     assert not list(path.parent.glob("*.torn-*"))
 
@@ -295,19 +298,117 @@ def test_only_one_line_can_be_torn(path: Path, ledger: Ledger) -> None:
     assert path.read_bytes() == content
 
 
-def test_a_removed_line_lets_the_run_go_on_without_its_event(path: Path, ledger: Ledger) -> None:
+def lines_of(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+MOVES = {
+    "removed": lambda lines: lines[:2] + lines[3:],
+    "moved": lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]],
+    "turned round": lambda lines: lines[::-1],
+    "repeated": lambda lines: [*lines[:3], lines[2], *lines[3:]],
+    "without its number": lambda lines: [*lines[:2], encode(decode(lines[2][:-1])), *lines[3:]],
+    "another ledger's": lambda lines: [
+        *lines[:2],
+        encode({"event": "end", "time": 1.0, "reason": "so"}, 3, "0123abcd"),
+        *lines[3:],
+    ],
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_lines_that_do_not_follow_are_named_and_refused_or_cut_back(
+    path: Path, ledger: Ledger, move: str
+) -> None:
     create(ledger)
     second = create(ledger)
     close(ledger, second, "finished")
     close(ledger, "t0000", "finished")
     ledger.close()
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:1] + lines[2:]))
+    path.write_bytes(b"".join(MOVES[move](lines_of(path))))
+    content = path.read_bytes()
+    with pytest.raises(InputError, match=r"line \d: does not follow the line before it") as told:
+        Ledger(path, _no_warning)
+    assert "put back a copy" in str(told.value)
+    assert path.read_bytes() == content
     warnings: list[str] = []
-    state = Ledger(path, warnings.append).state
-    assert list(state.trials) == [second]
-    assert warnings == ["the ledger speaks of t0000 but not of its creation; ignored"]
-    assert (state.next_id, state.next_number) == ("t0002", 2)
+    kept = read_events(path, warnings.append)  # an earlier state, and never another one
+    assert len(warnings) == 1 and "left out, as all lines after it" in warnings[0]
+    assert len(kept) == (0 if move == "turned round" else 3 if move == "repeated" else 2)
+    if not kept:
+        return
+    assert "go on from line" in str(told.value) and "lines are lost" in str(told.value)
+    with Ledger(path, warnings.append, cut_back=True) as ledger:
+        assert ledger.state == RunState.from_events(kept)
+        create(ledger)
+    assert "lines are lost: " in warnings[-1] and "ledger.cut-0" in warnings[-1]
+    assert (
+        path.with_name("ledger.cut-0").read_bytes()
+        == content[len(b"".join(content.splitlines(keepends=True)[: len(kept)])) :]
+    )
+    assert len(read_events(path, _no_warning)) == len(kept) + 1
+
+
+def test_a_ledger_without_numbers_is_read_and_gone_on_with(path: Path) -> None:
+    """As versions before 0.2 wrote it."""
+    with Ledger(path) as ledger:
+        begin(ledger)
+        create(ledger)
+    old = b"".join(encode(event) for event in read_events(path))
+    path.write_bytes(old)
+    with Ledger(path, _no_warning) as ledger:
+        close(ledger, "t0000", "finished")
+    assert path.read_bytes().startswith(old)
+    assert json.loads(lines_of(path)[2])["line"] == 3
+    assert len(read_events(path, _no_warning)) == 3
+    lines = lines_of(path)
+    path.write_bytes(b"".join([*lines[:1], lines[2]]))  # the last of the old ones is gone
+    with pytest.raises(InputError, match="line 2: does not follow"):
+        Ledger(path, silent)
+
+
+# --- two writers --------------------------------------------------------------------------------
+
+
+def test_a_second_writer_is_refused(path: Path, ledger: Ledger) -> None:
+    with pytest.raises(InputError, match="another process is writing to it"):
+        Ledger(path, silent)
+    create(ledger)
+    assert len(read_events(path, _no_warning)) == 2
+
+
+def test_what_another_driver_wrote_is_never_cut_off(
+    path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system has no locks, as two hosts on some shared folders."""
+    monkeypatch.setattr("tuner.runs.ledger.lock_file", lambda file: True)
+    with Ledger(path, silent) as other:
+        for _ in range(5):
+            create(other)
+    after = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(Deposed, match="another process has written to it; this driver stops"):
+            create(ledger)
+    assert path.read_bytes() == after
+    assert not ledger.state.trials
+
+
+def test_a_ledger_that_was_replaced_is_not_written(path: Path, ledger: Ledger) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+    with pytest.raises(Deposed, match="another file is in its place"):
+        create(ledger)
+    assert len(read_events(path, _no_warning)) == 1
+
+
+def test_a_driver_without_its_lock_writes_nothing(path: Path) -> None:
+    def gone() -> None:
+        raise Deposed("taken over")
+
+    with Ledger(path, mine=gone) as ledger, pytest.raises(Deposed, match="taken over"):
+        begin(ledger)
+    assert path.read_bytes() == b""
 
 
 @pytest.mark.parametrize("content", [b"\0" * 5000, b"something else\n", b"x", b"{}\n"])
@@ -321,13 +422,14 @@ def test_a_file_that_is_no_ledger_is_not_taken_for_an_empty_one(path: Path, cont
 def test_a_missing_ledger_is_an_input_error(path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_events(path)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder, where a regular file is expected"):
         read_events(path.parent)
 
 
 def test_lines_that_say_nothing_are_not_events() -> None:
     assert decode(encode({"event": "end", "time": 1.0, "reason": "time"})[:-1]) is not None
     assert decode(encode({"event": "end"})[:-1]) is None
+    assert decode(encode({"event": "end", "time": 1.0})[:-1]) is None
     assert decode(b'[1],"crc":"00000000"}') is None
 
 

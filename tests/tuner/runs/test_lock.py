@@ -132,10 +132,10 @@ def test_a_pid_that_belongs_to_another_process_now_is_no_holder(
     assert len(warnings) == 1
 
 
-def test_a_lock_of_another_host_is_refused_with_the_remedy(
+def test_an_old_lock_of_another_host_is_refused_with_the_remedy(
     path: Path, other: subprocess.Popen[str]
 ) -> None:
-    rewrite(path, host="node-7", pid=1)
+    rewrite(path, host="node-7", pid=1, beat="")  # as versions wrote it that did not count
     with pytest.raises(InputError) as caught:
         RunLock(path, no_warning).acquire()
     assert "process 1 on node-7 since " in str(caught.value)
@@ -247,3 +247,56 @@ def test_without_proc_the_start_is_asked_of_ps(monkeypatch: pytest.MonkeyPatch) 
     unsure = module._start_by_ps(8)
     monkeypatch.setattr(module, "start_of", lambda pid: unsure)
     assert module._is_alive(module.Holder(8, "here", "", 0.0))  # nothing can be told: not stale
+
+
+# --- a lease: where neither the process nor its lock can be seen ----------------------------------
+
+
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT", 0.05)
+    monkeypatch.setattr(module, "LEASE", 1.0)
+
+
+def test_the_lock_of_a_container_that_is_gone_is_taken_over(path: Path, brisk: None) -> None:
+    with RunLock(path, no_warning):
+        rewrite(path, host="container-1", pid=7)
+    assert json.loads(path.read_text())["host"] == "container-1"  # not ours to remove any more
+    told: list[str] = []
+    with RunLock(path, told.append):
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+    assert "Waiting up to 1 s for a sign of it" in told[0]
+    assert "left by process 7 on container-1" in told[1] and "taken over" in told[1]
+
+
+def test_the_lock_of_another_host_that_counts_on_is_held(
+    path: Path, brisk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEASE", 60.0)
+    monkeypatch.setattr(module, "lock_file", lambda file: True)  # a file system without locks
+    with RunLock(path, no_warning):
+        monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+        with pytest.raises(InputError, match="which is at work; wait for it, or end it there"):
+            RunLock(path, lambda line: None).acquire()
+
+
+def test_a_driver_whose_lock_was_taken_over_finds_out_and_leaves_it_alone(
+    path: Path, brisk: None
+) -> None:
+    slept = RunLock(path, no_warning)
+    slept.acquire()
+    slept.check()
+    rewrite(path, host="elsewhere", pid=7)
+    with pytest.raises(module.Deposed, match="another driver has taken this run over; this driver"):
+        slept.check()
+    slept.release()
+    assert json.loads(path.read_text())["host"] == "elsewhere"
+    with pytest.raises(module.Deposed, match="not held"):
+        slept.check()
+
+
+def test_a_copy_of_a_live_run_is_called_one(path: Path, other: subprocess.Popen[str]) -> None:
+    copy = path.with_name("copied-lock")
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(InputError, match="If this folder is a copy of that run's, remove"):
+        RunLock(copy, no_warning).acquire()

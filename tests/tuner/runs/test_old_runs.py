@@ -95,7 +95,7 @@ def test_its_soup_is_made_again_with_the_same_scores(
     shutil.rmtree(old / "soups")
     assert main([str(old), "--quiet"]) == 0, capsys.readouterr().err
     after = {each["name"]: each for each in soup_of(old)["methods"]}
-    assert set(after) == set(before)
+    assert set(after) >= set(before)
     for name in ("best single", "greedy soup", "uniform soup"):
         assert after[name]["members"] == before[name]["members"]
         known = before[name]["score"]
@@ -137,5 +137,5 @@ def test_it_goes_on_by_force_from_where_it_was(old: Path) -> None:
         "t0002",
         "t0003",
     }
-    assert len(open_study(old).trials) == 3  # all but the default
+    assert len(open_study(old).trials) == 4
     assert yaml.safe_load((old / "run.yaml").read_text())["request"]["num_samples"] == 4

@@ -83,6 +83,20 @@ def test_the_default_is_kept_however_bad(ledger: Ledger) -> None:
     assert default in wanted(ledger.state, 1)
 
 
+def test_of_a_final_the_last_checkpoints_are_kept_too(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        begin(ledger, rungs=[[100, 3], [500, 1]])
+        short = trial(ledger, 0.9)
+        final = create(ledger, level=1, length=500)
+        for number, score in enumerate((0.8, 0.3, 0.5, 0.6, 0.4), 1):
+            evaluate(ledger, final, 100 * number, score)
+        close(ledger, final, "finished")
+        found = wanted(ledger.state, 2)
+        assert found == {final: {"c000100", "c000300", "c000400", "c000500"}, short: {"c000100"}}
+        ledger.append("removed", trial=final, checkpoints=["c000400"])  # by an earlier version
+        assert "c000400" not in wanted(ledger.state, 2)[final]
+
+
 def checkpoint(run: Path, name: str, step: int) -> Path:
     place = run / "trials" / name / "checkpoints" / f"step-{step:08d}"
     (place / "model").mkdir(parents=True)

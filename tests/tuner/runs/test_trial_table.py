@@ -49,7 +49,7 @@ def test_every_trial_has_a_row_with_all_that_is_known_of_it(tmp_path: Path) -> N
     assert (found["t0002"]["status"], found["t0002"]["reason"]) == ("failed", "broke")
     assert found["t0002"]["score_overall"] is None and found["t0002"]["examples"] == 0
     repeat = found["t0004"]
-    assert (repeat["number"], repeat["origin"], repeat["of"]) == (None, "confirm", "t0000")
+    assert (repeat["number"], repeat["origin"], repeat["of"]) == (4, "confirm", "t0000")
     assert (repeat["seed"], repeat["status"], repeat["reason"]) == (7, "open", None)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import tuner
 from tests.tuner.made_up_runs import begin, close, create, evaluate
-from tuner.engine.study import SAMPLERS
+from tuner.engine.study import AUTO, SAMPLERS, TASK_GP
 from tuner.runs.ledger import Ledger
 from tuner.runs.request import ExecutionOptions, SamplerName, SearchRequest
 from tuner.search import api
@@ -43,7 +43,7 @@ def test_the_docstring_tells_every_parameter() -> None:
 
 
 def test_the_samplers_are_those_that_there_are() -> None:
-    assert set(get_args(SamplerName)) == set(SAMPLERS)
+    assert set(get_args(SamplerName)) == {AUTO, TASK_GP, *SAMPLERS}
 
 
 def test_on_resume_a_default_that_is_given_counts(
@@ -62,7 +62,7 @@ def test_on_resume_a_default_that_is_given_counts(
     assert [(each.num_samples, each.sampler, each.keep) for each in asked] == [
         (8, "random", 9),
         (4, "random", 9),
-        (None, "tpe", 5),
+        (None, "auto", 5),
     ]
 
 

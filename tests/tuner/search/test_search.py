@@ -35,6 +35,8 @@ from tuner.runs.scratch import PREFIX, short_temporary_folder
 from tuner.search.__main__ import main
 from tuner.space.space import shipped_spaces
 
+SAMPLERS = "auto, task_gp, tpe, random, gp, cmaes, nsga2"
+
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Path:
@@ -102,13 +104,11 @@ def test_finals_are_complete_and_all_others_pruned_with_their_curves(searched: A
     assert len(finals) == 4 and all(t.origin == "promoted" for t in finals)
     assert {t.length for t in state.search_trials} == {160}
     assert {t.length for t in finals} == {480}
-    assert len(study.trials) == 11  # the default is no part of it
+    assert len(study.trials) == len(state.trials)  # the default, longer runs and repeats too
     for frozen in study.trials:
-        last = state.trials[frozen.user_attrs["trial"]]
-        assert frozen.state == (TrialState.COMPLETE if last in finals else TrialState.PRUNED)
-        first = state.trials[last.configuration]
-        runs = [first, last] if last in finals else [first]
-        curve = {e["examples"]: e["score"] for run in runs for e in run.evaluations}
+        trial = state.trials[f"t{frozen.number:04d}"]
+        assert frozen.state == (TrialState.COMPLETE if trial in finals else TrialState.PRUNED)
+        curve = {e["examples"]: e["score"] for e in trial.evaluations}
         assert frozen.intermediate_values == pytest.approx(curve)
 
 
@@ -168,7 +168,7 @@ def test_only_the_best_checkpoints_stay_and_without_their_states(searched: Any) 
 
 
 @pytest.mark.slow
-def test_the_best_are_run_again_outside_the_study(searched: Any) -> None:
+def test_the_best_are_run_again_and_are_no_rivals_in_the_study(searched: Any) -> None:
     repeats = searched.state.repeats
     assert len(repeats) == 2 * 2
     assert {trial.seed for trial in repeats} == {1, 2}
@@ -176,8 +176,8 @@ def test_the_best_are_run_again_outside_the_study(searched: Any) -> None:
     originals = {trial.of for trial in repeats}
     short = [trial for trial in searched.state.ranked() if trial.level == 0]
     assert originals == {trial.id for trial in short[:2]}
-    studied = {trial.user_attrs["trial"] for trial in open_study(searched.folder).trials}
-    assert not studied & {trial.id for trial in repeats}
+    studied = {t.user_attrs["trial"]: t.state for t in open_study(searched.folder).trials}
+    assert {studied[trial.id] for trial in repeats} == {TrialState.PRUNED}
     assert {repeated.trial for repeated in searched.summary.repeats} == originals
     last = max(t.closed_order for t in searched.state.search_trials)
     assert all(trial.order > last for trial in repeats)
@@ -219,12 +219,11 @@ def test_of_nine_configurations_one_gets_to_the_end(
 ) -> None:
     small = settings(storage_path=storage, num_samples=9, promotion=promotion)
     result = run_search(**small)
-    assert result.complete and result.best.examples == 480
+    assert result.complete and 480 <= result.best.examples < 480 + 48  # whole batches
     entered = [t for t in result.state.trials.values() if t.level == 2]
     assert [t.id for t in entered] == [result.best.id]
     complete = [t for t in open_study(result.folder).trials if t.state == TrialState.COMPLETE]
-    # Unless the default, which is no part of the study, is the one.
-    assert len(complete) == (not result.state.is_default(result.best))
+    assert [t.user_attrs["trial"] for t in complete] == [result.best.id]
     states = {t.state for t in open_study(result.folder).trials}
     assert states <= {TrialState.COMPLETE, TrialState.PRUNED}
     assert not list(result.folder.rglob("state"))
@@ -271,7 +270,7 @@ def test_resume_names_what_changed(
 
     said = refused("--sampler", "gp", "--seed", "7", "--no-early-stopping")
     assert ": 3 problems\n" in said and "--force" not in said
-    assert "--sampler was 'tpe' and is 'gp' now; leave it out, or give another --name" in said
+    assert "--sampler was 'auto' and is 'gp' now; leave it out, or give another --name" in said
     assert "--seed was 0 and is 7 now" in said
     assert "--no-early-stopping was False and is True now" in said
     assert "--encoder was 'tiny'" in refused("--encoder", "minilm")
@@ -498,7 +497,7 @@ BAD = {
     "--name .hidden": "no '.' at the start",
     f"--name {'x' * 65}": "up to 64 letters",
     "--name=": "--name must be text, but is ''",
-    "--sampler annealing": "--sampler must be one of tpe, random, gp, cmaes, nsga2",
+    "--sampler annealing": f"--sampler must be one of {SAMPLERS}",
     "--num-samples many": "--num-samples must be a whole number >= 1, but is 'many'",
 }
 
@@ -594,7 +593,7 @@ def test_flags_that_are_none_are_told_with_all_else_that_is_wrong_with_the_flags
         "  --set: 'a' is not KEY=VALUE; write smart.weight=5",
         "  --set: 'b' is not KEY=VALUE; write smart.weight=5",
         "  --seed must be a whole number >= 0 and <= 4294967295, but is 'x'",
-        "  --sampler must be one of tpe, random, gp, cmaes, nsga2, but is 'annealing'",
+        f"  --sampler must be one of {SAMPLERS}, but is 'annealing'",
     ]
 
 
@@ -641,7 +640,7 @@ def test_an_argument_that_is_none_is_refused() -> None:
         ({"keep": True}, "--keep must be a whole number"),
         ({"reduction_factor": [2]}, "--reduction-factor must be a number"),
         ({"time_budget_s": "1h"}, "--time-budget-s must be a number"),
-        ({"sampler": ["tpe"]}, "--sampler must be one of tpe"),
+        ({"sampler": ["tpe"]}, "--sampler must be one of auto, task_gp, tpe"),
         ({"set": 1}, "--set must be values by their keys, but is 1"),
         ({"set": ["a"]}, "'a' is not KEY=VALUE"),
         ({"storage_path": 7}, "--storage-path must be a path, but is 7"),

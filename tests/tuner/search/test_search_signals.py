@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtur
 def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:
     for number, group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
         search = Started.start(tmp_path, *SAME, *(["--resume"] if group else []))
-        assert search.wait_for(lambda s=search: len(s.new("evaluated")) >= 3)
+        # Of the second start less is left: it must not be through before it is interrupted.
+        enough = 1 if group else 3
+        assert search.wait_for(lambda s=search, n=enough: len(s.new("evaluated")) >= n)
         live = {e["trial"] for e in search.new("started")}
         workers = {e["pid"] for e in search.new("started")}
         search.signal(number, group)

@@ -19,6 +19,8 @@ class FakeEngine(SimpleNamespace):
 @pytest.mark.parametrize("number", NUMBERS)
 def test_trials_that_run_drain_first_and_all_else_ends_at_once(number: signal.Signals) -> None:
     before = signal.getsignal(number)
+    if before == signal.SIG_IGN:
+        pytest.skip("whoever runs the tests ignores it, as nohup does")
     engine: Any = FakeEngine()
     with signals() as stop_signals:
         with pytest.raises(KeyboardInterrupt):

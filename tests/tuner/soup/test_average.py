@@ -12,8 +12,8 @@ from model.evaluation.model_folder import read_model, save_model
 from model.modules.encoder import load_tokenizer
 from model.modules.multitask import MultitaskModel
 from tests.tuner.soup_runs import mean_of
-from tuner.soup.average import RunningMean, SoupModel, first_unfit, tensors_of
-from tuner.soup.combinations import WEIGHTS, combine
+from tuner.soup.average import RunningMean, SoupModel, first_unfit, stock_share, tensors_of
+from tuner.soup.combinations import STOCK, WEIGHTS, combine, single
 
 
 @pytest.fixture(scope="module")
@@ -124,13 +124,43 @@ def test_a_pot_gives_the_same_average_whatever_it_held_before(folders: list[Path
 def test_a_task_can_have_the_head_and_pals_of_one_alone(folders: list[Path]) -> None:
     soup_model = SoupModel(folders, 0, torch.device("cpu"))
     model, _ = soup_model.average(
-        {"mood": combine(WEIGHTS, [0, 1], head=2), "near": combine(WEIGHTS, [0, 1])}
+        {"mood": combine(WEIGHTS, [0, 1], head=single(2)), "near": combine(WEIGHTS, [0, 1])}
     )
     mean, own = mean_of(folders[:2], [1.0, 1.0]).tensors, loaded(folders[2])
     for name, tensor in model.state_dict().items():
         alone = "task_mood." in name
         assert torch.equal(tensor, own[name] if alone else mean[name]), name
     assert any("pals.tasks.task_mood." in name for name in own)
+
+
+def test_a_head_can_be_an_average_of_its_own(folders: list[Path]) -> None:
+    soup_model = SoupModel(folders, 0, torch.device("cpu"))
+    head = combine(WEIGHTS, [1, 2, 3], [0.2, 0.5, 0.3])
+    model, _ = soup_model.average({"mood": combine(WEIGHTS, [0, 1], head=head)})
+    trunk = mean_of(folders[:2], [1.0, 1.0]).tensors
+    heads = mean_of(folders[1:], head.weights).tensors
+    for name, tensor in model.state_dict().items():
+        own = heads if "task_mood." in name else trunk
+        torch.testing.assert_close(tensor, own[name], rtol=1e-6, atol=1e-7)
+
+
+def test_model_stock_is_its_formula_tensor_by_tensor(folders: list[Path]) -> None:
+    start = {n: t for n, t in loaded(folders[3]).items() if n.startswith("encoder.")}
+    model, _ = SoupModel(folders, 0, torch.device("cpu"), lambda: start).average(
+        {"mood": combine(STOCK, [0, 1, 2])}
+    )
+    parts = [loaded(folder) for folder in folders[:3]]
+    for name, tensor in model.state_dict().items():
+        mean = torch.stack([part[name].double() for part in parts]).mean(0)
+        if name in start and tensor.is_floating_point():
+            ways = [(part[name] - start[name]).double().flatten() for part in parts]
+            pairs = [(0, 1), (0, 2), (1, 2)]
+            cosines = [torch.cosine_similarity(ways[a], ways[b], dim=0) for a, b in pairs]
+            cosine = float(torch.stack(cosines).mean().clamp(0, 1))
+            share = 3 * cosine / (1 + 2 * cosine)
+            mean = share * mean + (1 - share) * start[name].double()
+        torch.testing.assert_close(tensor.double(), mean.to(torch.float64), rtol=1e-4, atol=1e-5)
+    assert [stock_share(cosine, 4) for cosine in (1.0, 0.0, -0.5)] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -13,8 +13,19 @@ from model.evaluation.scores import Array, Score
 from model.tasks.task_set import TaskSet, load_task_set
 from tuner.scoring.crossfit import HeldOut
 from tuner.scoring.ensemble import blend
-from tuner.soup.combinations import MEAN, VOTE, WEIGHTS, Combination, DevScorer, combine, single
-from tuner.soup.methods import BEST, GREEDY, METHODS, PREDICTIONS, greedy_steps, prior
+from tuner.soup.combinations import (
+    AVERAGES,
+    MEAN,
+    STOCK,
+    VOTE,
+    WEIGHTS,
+    Combination,
+    DevScorer,
+    combine,
+    single,
+)
+from tuner.soup.learned import coefficients
+from tuner.soup.methods import BEST, GREEDY, METHODS, PICKS, PREDICTIONS, greedy_steps, prior
 from tuner.soup.scores import Halves, Result, models_of, recommend, score_methods
 
 TASKS = load_task_set("sample")
@@ -29,6 +40,8 @@ class NoiseKitchen:
         self.group: Sequence[int] = range(count)
         self.members: Sequence[int] = range(count)
         self.singles: Sequence[int] = range(count)
+        self.at_once, self.distilled = 1, 0
+        self.trials: Sequence[str] = [f"t{number // 2}" for number in range(count)]
         self.wanted: set[tuple[str, Combination]] = set()
         self.predictions: dict[tuple[str, Combination], Predictions] = {}
         self.labels: Mapping[str, Array] = {
@@ -42,12 +55,12 @@ class NoiseKitchen:
         return {name: self._served(name, of) for name, of in combinations.items()}
 
     def _served(self, name: str, of: Combination) -> Predictions:
-        if of.rule != WEIGHTS:
+        if of.rule not in AVERAGES:
             return blend(of.rule, [self._served(name, single(m)) for m in of.members], of.weights)
         if of.single is None:
             self.wanted.add((name, of))
         if (name, of) not in self.predictions:
-            key = zlib.crc32(f"{name} {of.members} {of.weights} {of.head}".encode())
+            key = zlib.crc32(f"{name} {of}".encode())
             self.predictions[name, of] = self._noise(name, np.random.default_rng([self.seed, key]))
         return self.predictions[name, of]
 
@@ -59,6 +72,9 @@ class NoiseKitchen:
         probabilities = np.full((len(labels), task.classes), 0.1)
         probabilities[np.arange(len(labels)), values.astype(int)] = 0.9
         return Predictions(values, probabilities)
+
+    def able(self, task: str) -> Sequence[int]:
+        return self.members
 
     def cost(self, wanted: set[tuple[str, Combination]]) -> float:
         return len(wanted) / len(self.tasks)
@@ -99,7 +115,18 @@ def test_every_method_answers_every_task_and_can_be_cross_fitted(name: str) -> N
     assert best.models == 1
 
 
-@pytest.mark.parametrize("name", [GREEDY, "weighted soup"])
+def test_side_by_side_the_methods_come_to_the_same() -> None:
+    names = [name for name, method in METHODS.items() if method.kind in ("single", WEIGHTS)]
+    alone, many = NoiseKitchen(5, rows=60), NoiseKitchen(5, rows=60)
+    many.at_once = 4
+    one, other = (score_methods(k, names, "overall", halvings=2) for k in (alone, many))
+    assert [r.name for r in one] == [r.name for r in other]
+    for a, b in zip(one, other, strict=True):
+        assert (a.combinations, a.score, a.evaluations) == (b.combinations, b.score, b.evaluations)
+        assert a.held_out.value == b.held_out.value
+
+
+@pytest.mark.parametrize("name", [GREEDY, "weighted soup", "learned soup", "learned heads"])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_greedy_soup_is_never_worse_than_the_best_where_it_was_chosen(
     name: str, seed: int
@@ -109,7 +136,13 @@ def test_a_greedy_soup_is_never_worse_than_the_best_where_it_was_chosen(
     assert scorer.score(METHODS[name].choose(scorer)) >= scorer.score(METHODS[BEST].choose(scorer))
 
 
-@pytest.mark.parametrize("name", ["task soups", "greedy ensemble", "best per task"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("task soups", "greedy ensemble", "best per task", "picked ensemble"),
+        *("prior ensemble", "prior vote"),
+    ],
+)
 def test_what_is_chosen_for_a_task_is_never_worse_at_it(name: str) -> None:
     evaluator = NoiseKitchen(3, rows=60)
     scorer = DevScorer(evaluator, "overall")
@@ -118,6 +151,53 @@ def test_what_is_chosen_for_a_task_is_never_worse_at_it(name: str) -> None:
         scorer.task(task, combinations[task]) >= scorer.task(task, best[task])
         for task in combinations
     )
+
+
+def test_learned_coefficients_are_the_best_of_all_averages() -> None:
+    """On the rows that teach, no other coefficients have a lower loss; the useless have none."""
+    evaluator = NoiseKitchen(4, count=3, tasks=ONE_TASK)
+    (name,) = ONE_TASK.names
+    rng, labels = np.random.default_rng(0), evaluator.labels[name].astype(int)
+    classes = ONE_TASK.tasks[0].classes
+    for member, good in enumerate((1.0, 1.0, -1.0)):
+        logits = rng.normal(size=(len(labels), classes))
+        logits[np.arange(len(labels)), labels] += good
+        likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        evaluator.predictions[name, single(member)] = Predictions(likely.argmax(-1) * 1.0, likely)
+    half = np.arange(len(labels)) % 2 * 1.0
+    scorer = DevScorer(evaluator, "overall", {name: half})
+    found = coefficients(scorer, [0, 1, 2], [name])
+    assert sum(found.values()) == pytest.approx(1, abs=2e-3) and set(found) == {0, 1}
+
+    def loss(shares: Mapping[int, float]) -> float:
+        logits = sum(
+            share * np.log(evaluator.predictions[name, single(m)].probabilities)
+            for m, share in shares.items()
+        )
+        rows = logits[half > 0] - np.log(np.exp(logits[half > 0]).sum(-1, keepdims=True))
+        return -float(rows[np.arange(len(rows)), labels[half > 0]].mean())
+
+    for share in np.linspace(0, 1, 21):
+        assert loss(found) <= loss({0: share, 1: 1 - share}) + 1e-4
+
+
+def test_an_ensemble_is_selected_with_replacement() -> None:
+    """By hand, pick after pick, with the best of all prefixes."""
+    evaluator = NoiseKitchen(0, count=4, rows=80, tasks=replace(TASKS, tasks=TASKS.tasks[2:]))
+    (name,) = evaluator.tasks.names
+    scorer = DevScorer(evaluator, "overall")
+    order = scorer.order(range(4), name)
+    bag, prefixes = order[:1], [(scorer.task(name, single(order[0])), order[:1])]
+    for _ in range(PICKS - 1):
+        tries = [[*bag, member] for member in order]
+        counts = [{m: each.count(m) for m in each} for each in tries]
+        values = [scorer.task(name, combine(MEAN, list(c), list(c.values()))) for c in counts]
+        bag = tries[int(np.argmax(values))]
+        prefixes.append((max(values), bag))
+    best = max(prefixes, key=lambda pair: pair[0])[1]  # the first of equals
+    expected = combine(MEAN, sorted(set(best)), [best.count(m) for m in sorted(set(best))])
+    assert METHODS["picked ensemble"].choose(scorer)[name] == expected
+    assert max(expected.weights) > 1  # else it shows nothing about replacement
 
 
 def test_a_greedy_soup_takes_no_more_evaluations_than_it_has_ingredients() -> None:
@@ -154,13 +234,21 @@ def test_the_prior_counts_down_from_the_best() -> None:
 def test_equal_dishes_are_equal_whatever_the_order_they_were_named_in() -> None:
     assert combine(WEIGHTS, [3, 1], [2, 1]) == combine(WEIGHTS, [1, 3], [1, 2])
     assert (
-        combine(MEAN, [2]) == combine(VOTE, [2]) == combine(WEIGHTS, [2], [7], head=2) == single(2)
+        combine(MEAN, [2])
+        == combine(VOTE, [2])
+        == combine(WEIGHTS, [2], [7], head=single(2))
+        == single(2)
     )
-    assert combine(WEIGHTS, [2], head=1).single is None
+    assert combine(WEIGHTS, [2], head=single(1)).single is None
+    assert combine(WEIGHTS, [1, 2], head=combine(WEIGHTS, [2, 1])) == combine(WEIGHTS, [1, 2])
+    assert combine(STOCK, [1, 2]).must_run and combine(STOCK, [1, 2]) != combine(WEIGHTS, [1, 2])
 
 
 def test_models_that_have_to_run_are_counted_once() -> None:
-    trunk = {"a": combine(WEIGHTS, [0, 1], head=0), "b": combine(WEIGHTS, [0, 1], head=1)}
+    trunk = {
+        "a": combine(WEIGHTS, [0, 1], head=single(0)),
+        "b": combine(WEIGHTS, [0, 1], head=single(1)),
+    }
     assert len(models_of(trunk)) == 1
     assert len(models_of({"a": combine(MEAN, [0, 1, 2]), "b": combine(VOTE, [1, 4])})) == 4
     assert len(models_of({"a": single(1), "b": single(1), "c": single(2)})) == 2
@@ -248,7 +336,7 @@ def test_what_is_clearly_worse_is_not_recommended_for_an_easy_halving() -> None:
     best = held_out(EASY_FIRST)
     worse = result(GREEDY, held_out([0.71], 1).beside(best))
     taken, sentence = recommend([worse, result(BEST, best)])  # whatever their order
-    assert taken.name == BEST and sentence.endswith("is the highest")
+    assert taken.name == BEST and sentence.endswith("nothing scores higher")
 
 
 def test_the_best_single_has_the_score_that_the_search_gives_it() -> None:
@@ -273,13 +361,14 @@ def test_the_sentence_says_what_to_take_why_and_how_sure_that_is() -> None:
     taken, sentence = recommend([many, soup, best])
     assert taken is soup
     assert re.fullmatch(
-        r"take the uniform soup \(1 model\): its cross-fitted score, \.660 \[.*?\], cannot be told "
-        r"from the highest, that of mean \(\+\.001 \[.*?\], for 3 models\), and is above the best "
-        r"single's \(\+\.005 \[.*?\]\); that the best single has more on all of dev, \.671, says "
-        "less, as it was chosen there",
+        r"take the uniform soup \(1 model\), \.660 \[.*?\] cross-fitted: the highest, the mean "
+        r"with 3 models, is not surely better \(\+\.001 \[.*?\]\), and it is surely better than "
+        r"the best single \(\+\.005 \[.*?\]\)",
         sentence,
     )
     _, sentence = recommend([soup, best])
-    assert "], is the highest, and is above the best single's (+.005 [" in sentence
+    assert (
+        "nothing scores higher, and it is surely better than the best single (+.005 [" in sentence
+    )
     _, sentence = recommend([replace(soup, held_out=held_out([0.6551] * 20, 3)), best])
-    assert "is the highest, and is not surely above the best single's (.000 [" in sentence
+    assert "higher, and it is not surely better than the best single (.000 [" in sentence

@@ -34,7 +34,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
 def test_a_soup_of_version_0_1_is_read_and_written_as_it_was(tmp_path: Path) -> None:
     run = old_run(tmp_path)
     soup = read_soup(run)
-    assert soup is not None and {each.name for each in soup.methods} == set(METHODS)
+    assert soup is not None and {each.name for each in soup.methods} < set(METHODS)
     before = json.loads((run / "soup/soup.json").read_text())
     assert json.loads(soup.to_json()) == before
 

@@ -30,12 +30,12 @@ from tests.tuner.soup_runs import POINTS, ROWS, made_up_soup, make_run, mean_of,
 from tuner.runs.request import ExecutionOptions
 from tuner.scoring.crossfit import Difference
 from tuner.search import finish
-from tuner.soup import evaluator
+from tuner.soup import runner
 from tuner.soup.__main__ import main
-from tuner.soup.combinations import MEAN, WEIGHTS, combine
+from tuner.soup.combinations import MEAN, WEIGHTS, combine, single
 from tuner.soup.folder import heads_of, weights_of
 from tuner.soup.make import make_soup
-from tuner.soup.methods import BEST, GREEDY, METHODS
+from tuner.soup.methods import BEST, DISTILLED, GREEDY, METHODS
 from tuner.soup.record import MethodRecord, SoupRecord, read_soup
 from tuner.soup.text import model_card, soup_text
 from tuner.terminal import SearchConsole
@@ -47,6 +47,8 @@ KEYS = {  # as docs/soup.md has them, and the format
     *("cautions", "evaluations", "ran"),
 }
 NAMES = ("bad", "fair", "good")  # of mood's classes
+MADE = [name for name in METHODS if name != DISTILLED]  # of a run that distilled nothing
+KINDS = ("weights", "predictions")
 FILES = ("model.safetensors", "heads.safetensors")
 
 
@@ -93,7 +95,7 @@ def model_of(run: Path, name: str) -> Path:
 
 
 def test_every_method_is_scored_and_the_table_is_sorted(run: Path, soup: SoupRecord) -> None:
-    assert {each.name for each in soup.methods} == set(METHODS)
+    assert {each.name for each in soup.methods} == set(MADE)
     cross_fitted = [each.cross_fitted.value for each in soup.methods]
     assert cross_fitted == sorted(cross_fitted, reverse=True)
     for each in soup.methods:
@@ -104,25 +106,33 @@ def test_every_method_is_scored_and_the_table_is_sorted(run: Path, soup: SoupRec
         assert (run / each.folder).is_dir() and (run / each.predictions).is_file()
     assert read_soup(run) == soup
     assert json.loads((run / "soup/soup.json").read_text()).keys() == KEYS
-    text = soup_text(soup, run)
-    assert all(name in text for name in METHODS) and soup.recommendation in " ".join(text.split())
+    text = soup_text(soup, run, every=True)
+    assert all(f" {name}  " in text for name in MADE) and soup.recommendation in " ".join(
+        text.split()
+    )
     assert max(map(len, text.splitlines())) < 200
 
 
-def test_three_tasks_fit_into_one_table_on_a_terminal(run: Path, soup: SoupRecord) -> None:
-    long = dict(
-        zip(("mood", "said", "much"), ("sentiment", "paraphrase", "similarity"), strict=True)
-    )
+def test_the_table_has_the_methods_that_matter(run: Path, soup: SoupRecord) -> None:
+    text = soup_text(soup, run)
+    start = text.index("\n  method ")
+    shown = {name for name in MADE if f" {name}  " in text[start:]}
+    first = {kind: [m.name for m in soup.methods if m.kind == kind][0] for kind in KINDS}
+    assert shown == {BEST, GREEDY, soup.recommended, *first.values()}
+    assert f"{len(MADE) - len(shown)} more with " in text
+
+
+def test_any_number_of_tasks_fits_a_terminal_under_full_names(run: Path, soup: SoupRecord) -> None:
+    names = [f"a-task-with-a-long-name-{number}" for number in range(9)]
     methods = [
-        replace(each, tasks={long[task]: of for task, of in each.tasks.items()})
+        replace(each, tasks=dict.fromkeys(names, next(iter(each.tasks.values()))))
         for each in soup.methods
     ]
     methods[0] = replace(methods[0], difference=Difference(-0.1, -0.2, -0.1), evaluations=12.33)
-    lines = soup_text(replace(soup, methods=methods), run).splitlines()
-    (head,) = [line for line in lines if line.startswith("  method")]
-    assert head.split()[-3:] == ["sent", "para", "simi"]
-    start = lines.index(head)
-    assert max(map(len, lines[start : start + 1 + len(METHODS)])) <= 110
+    text = soup_text(replace(soup, methods=methods), run, every=True)
+    table = text[text.index("methods, by") : text.index("\n\n", text.index("methods, by"))]
+    assert max(map(len, table.splitlines())) <= 100
+    assert all(table.count(name) == 1 for name in names)
 
 
 def test_one_model_has_one_interval(run: Path, soup: SoupRecord) -> None:
@@ -165,16 +175,25 @@ def test_with_a_task_as_objective_both_scores_are_written(copy: Path) -> None:
         overall = np.mean([*units, (1 + task.value) / 2])
         assert each.overall.value == pytest.approx(overall) != each.score.value
     table = soup_text(found, copy)
-    head = next(line for line in table.splitlines() if line.startswith("  method"))
-    assert head.split()[3] == "much" and head.split()[-3:] == ["overall", "mood", "said"]
+    heads = [line.split() for line in table.splitlines() if line.startswith("  method")]
+    head = [word for part in heads for word in part if word != "method"]
+    assert head[2] == "much" and head[-3:] == ["overall", "mood", "said"]
 
 
 def test_the_file_tells_what_every_soup_is_made_of(soup: SoupRecord) -> None:
     evaluator: Any = SimpleNamespace(ingredients=[SimpleNamespace(name=f"t{n}") for n in range(3)])
-    trunk = {"a": combine(WEIGHTS, [0, 1], head=2), "b": combine(WEIGHTS, [0, 1], head=0)}
+    trunk = {
+        "a": combine(WEIGHTS, [0, 1], head=single(2)),
+        "b": combine(WEIGHTS, [0, 1], head=single(0)),
+    }
     assert heads_of(evaluator, trunk) == {"a": "t2", "b": "t0"} and weights_of(trunk) is None
-    of_one = {"a": combine(WEIGHTS, [0], head=0), "b": combine(WEIGHTS, [0], head=1)}
+    of_one = {
+        "a": combine(WEIGHTS, [0], head=single(0)),
+        "b": combine(WEIGHTS, [0], head=single(1)),
+    }
     assert heads_of(evaluator, of_one) == {"a": "t0", "b": "t1"}
+    own = {"a": combine(WEIGHTS, [0, 1], head=combine(WEIGHTS, [1, 2], [0.7, 0.3]))}
+    assert heads_of(evaluator, own) == {"a": {"t1": 0.7, "t2": 0.3}}
     weighted = dict.fromkeys("ab", combine(WEIGHTS, [0, 2], [3, 1]))
     assert weights_of(weighted) == [3, 1] and heads_of(evaluator, weighted) is None
     by_task = {"a": combine(MEAN, [0, 1], [2, 1]), "b": combine(MEAN, [0, 1], [1, 2])}
@@ -223,6 +242,27 @@ def test_a_trunk_soup_has_the_heads_of_the_best_at_each_task(run: Path, soup: So
         own = load_file(model_of(run, best.name) / FILES[1])
         name = f"heads.task_{task}.output.weight"
         assert torch.equal(heads[name], own[name])
+
+
+def test_one_final_alone_has_a_soup_of_its_last_checkpoints(tmp_path: Path, run: Path) -> None:
+    data = run.parent / "data"
+    final = make_run(
+        tmp_path / "final", POINTS[:1], tasks=str(data / "toy.yaml"), data=data, evaluations=4
+    )
+    soup = soup_of(final, folders=True)
+    steps = {each.checkpoint for each in soup.ingredients}
+    assert len(soup.ingredients) == soup.candidates >= 3 and {
+        each.trial for each in soup.ingredients
+    } == {"t0000"}
+    assert steps >= {
+        entry["checkpoint"] for entry in state_of(final).trials["t0000"].evaluations[-3:]
+    }
+    found = method(soup, "trajectory soup")
+    mean = mean_of([model_of(final, name) for name in found.members], [1.0] * len(found.members))
+    saved = load_file(final / found.folder / FILES[1])
+    assert len(found.members) >= 3 and all(
+        torch.equal(mean.tensors[n], t) for n, t in saved.items()
+    )
 
 
 def test_the_soup_is_an_ordinary_model_folder(run: Path, soup: SoupRecord) -> None:
@@ -278,7 +318,7 @@ def test_what_is_recommended_is_always_written(copy: Path) -> None:
     assert predictor.who == "the uniform soup (1 model), which the search recommends"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", MADE)
 def test_prediction_agrees_with_the_evaluation_whatever_answers(
     run: Path, soup: SoupRecord, name: str, tmp_path: Path
 ) -> None:
@@ -344,7 +384,7 @@ def test_the_search_saw_what_the_soup_starts_from(run: Path, soup: SoupRecord) -
 
 def test_nothing_is_evaluated_twice(run: Path, soup: SoupRecord) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator, "evaluate", lambda *args, **options: pytest.fail("ran again"))
+        patch.setattr(runner, "evaluate", lambda *args, **options: pytest.fail("ran again"))
         again = soup_of(run, folders=True)
     assert again.ran == 0 and soup.ran == soup.evaluations > 0
     assert "; 0 evaluations in" in soup_text(again, run)
@@ -354,7 +394,7 @@ def test_nothing_is_evaluated_twice(run: Path, soup: SoupRecord) -> None:
 
 def test_killed_half_way_it_goes_on(copy: Path, soup: SoupRecord) -> None:
     ran: list[int] = []
-    real = evaluator.evaluate
+    real = runner.evaluate
 
     def dying(*args: Any, **options: Any) -> Any:
         if len(ran) == 3:
@@ -363,7 +403,7 @@ def test_killed_half_way_it_goes_on(copy: Path, soup: SoupRecord) -> None:
         return real(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator, "evaluate", dying)
+        patch.setattr(runner, "evaluate", dying)
         with pytest.raises(KeyboardInterrupt):
             soup_of(copy, methods=[GREEDY, "uniform soup"])
     assert not (copy / "soup").exists()
@@ -375,7 +415,7 @@ def test_killed_half_way_it_goes_on(copy: Path, soup: SoupRecord) -> None:
         return real(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator, "evaluate", counted)
+        patch.setattr(runner, "evaluate", counted)
         found = soup_of(copy, methods=[GREEDY, "uniform soup"])
     assert len(ran) == found.evaluations  # in both goes together, none of them twice
     assert found.ran == found.evaluations - 3
@@ -570,12 +610,13 @@ def test_a_search_makes_its_soup_when_it_is_done_and_before_its_pictures(
 ) -> None:
     told: list[str] = []
 
-    def make_it(folder: Path, console: SearchConsole, raise_if_interrupted: Any) -> SoupRecord:
+    def make_it(*given: Any) -> SoupRecord:
         told.append("made")
         return made_up_soup(methods=[])
 
     monkeypatch.setattr(finish, "attempt_soup", make_it)
     monkeypatch.setattr(finish, "summarise", lambda *parts, **options: None)
+    monkeypatch.setattr(finish, "expected_of", lambda *parts: None)
     tasks = SimpleNamespace(task_set=None)
     options = ExecutionOptions(soup=wanted, report=False)
     plan: Any = SimpleNamespace(folder=run, options=options, space=tasks, max_examples=1)
@@ -609,7 +650,7 @@ def test_a_search_leaves_the_expensive_methods_to_the_command(copy: Path, soup: 
     found = finish.attempt_soup(copy, SearchConsole(quiet=True))
     assert found is not None and (copy / "soup/soup.json").is_file()
     names = {each.name for each in found.methods}
-    assert set(METHODS) - names == {"weighted soup", "task soups"}
+    assert set(MADE) - names == {"weighted soup", "task soups", "learned heads"}
     assert found.evaluations < soup.evaluations
 
 

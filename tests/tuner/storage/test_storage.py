@@ -1,32 +1,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from model.common.errors import InputError
-from tests.tuner.s3_server import S3, s3_server
+from tests.tuner.s3_server import S3
 from tuner.runs.request import ExecutionOptions
 from tuner.storage.storage import Storage, StorageLost, is_url, secrets_of, without_secrets
 
 SECRET = "s3://AKIA:hush@bucket/path?region=eu&session_token=sesame&scheme=http"
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    with s3_server() as server:
-        yield server
-
-
-@pytest.fixture(params=["file", "s3"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """Every kind keeps the same promises."""
-    if request.param == "file":
-        return Storage(f"file://{tmp_path}/there")
-    server: S3 = request.getfixturevalue("s3")
-    return Storage(server.url(tmp_path.name))
 
 
 @pytest.fixture(autouse=True)

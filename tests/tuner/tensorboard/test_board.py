@@ -67,6 +67,7 @@ def test_every_cell_has_the_type_of_its_column(tmp_path: Path) -> None:
         "loss.weights.paraphrase": 1.0,
         "loss.weights.similarity": 0.5,
         "origin": "sampler",
+        "outcome": "finished",
     }
 
 
@@ -119,7 +120,6 @@ def test_a_trial_is_there_from_its_creation_and_has_no_end_while_it_runs(tmp_pat
     trial = run.create(POINT)
     found = history(run, trial)
     assert "_hparams_/session_start_info" in found
-    assert found["trial/outcome"][0][1].simple_value == 0
     run.evaluate(trial, 100, 0.5)
     assert "_hparams_/session_end_info" not in history(run, trial)
     run.finish(trial)
@@ -171,7 +171,6 @@ def test_a_board_made_anew_is_the_one_that_was_written_live(tmp_path: Path) -> N
         assert contents(tmp_path) == live
         ledger.append("finished", trial="t0004")
     found = history(run, "t0004")
-    assert [value.simple_value for _, value in found["trial/outcome"]] == [0, 1]
     assert len(found["_hparams_/session_end_info"]) == 1
 
 
@@ -333,7 +332,8 @@ def test_the_real_tensorboard_shows_all_trials_with_typed_columns(
     save_tiny(tmp_path / "trials/t0001/checkpoints/step-00000200/model", tokenizer)
     write_answers(tmp_path / "trials/t0001/predictions/step-00000200.parquet", run.tasks)
     run.board.finish()
-    names = ["t0000 default", "t0001", "t0002", "t0003", "t0004", "t0005 = t0001 seed 4"]
+    names = ["t0000 default", "t0001", "t0002 pruned", "t0003 failed", "t0004"]
+    names.append("t0005 = t0001 seed 4")
     with tensorboard_on(tmp_path) as board:
         board.wait_for(lambda: sorted(board.trials()) == names)
         board.wait_for(lambda: metrics(board.trials()["t0005 = t0001 seed 4"]))
@@ -346,7 +346,6 @@ def test_the_real_tensorboard_shows_all_trials_with_typed_columns(
         board.wait_for(lambda: late in board.trials())
         ended = board.wait_for(lambda: status(board.trials()["t0004"]) == "STATUS_SUCCESS")
         assert ended and status(board.trials()[late]) == "STATUS_UNKNOWN"
-        board.wait_for(lambda: metrics(board.trials()["t0004"])["trial/outcome"] == 1)
         assert metrics(board.trials()["t0004"])["best/overall"] == 0.625
         assert "board/embeddings" in board.ask("plugin/projector/runs")
         images = board.ask("plugin/images/tags")["trials/t0001"]
@@ -388,7 +387,7 @@ def check_columns(experiment: Any) -> None:
     first = [column["name"] for column in experiment["hparamInfos"][:5]]
     assert not [name for name in first if name.startswith("smart.r") or name.endswith("log10")]
     tags = [metric["name"]["tag"] for metric in experiment["metricInfos"]]
-    assert tags[:2] == ["best/overall", "trial/outcome"]
+    assert tags[:2] == ["best/overall", "best/sentiment"]
     assert {"score/overall", "best/similarity", "trial/examples", "trial/seconds"} <= set(tags)
 
 
@@ -401,14 +400,22 @@ def check_trials(rows: dict[str, Any]) -> None:
         "t0004": "STATUS_UNKNOWN",
         "t0005": "STATUS_SUCCESS",
     }
-    outcomes = {name[:5]: metrics(row)["trial/outcome"] for name, row in rows.items()}
-    assert outcomes == {"t0000": 1, "t0001": 1, "t0002": 2, "t0003": 3, "t0004": 0, "t0005": 1}
+    outcomes = {name[:5]: row["hparams"]["outcome"] for name, row in rows.items()}
+    assert outcomes == {
+        "t0000": "finished",
+        "t0001": "finished",
+        "t0002": "pruned",
+        "t0003": "failed",
+        "t0004": "running",
+        "t0005": "finished",
+    }
+    rows = {name[:5]: row for name, row in rows.items()}
     assert rows["t0001"]["hparams"]["batch.sizes"] == "16-8-4"
     assert rows["t0001"]["hparams"]["batch.sizes.similarity"] == 4
     assert rows["t0003"]["hparams"]["optim.learning_rate"] == 1e-3
     assert rows["t0002"]["hparams"]["smart.radius"] == 0.01
     assert "smart.radius" not in rows["t0001"]["hparams"]
-    assert rows["t0000 default"]["hparams"]["batch.sizes"] == "16-16-16"
+    assert rows["t0000"]["hparams"]["batch.sizes"] == "16-16-16"
     found = metrics(rows["t0001"])
     assert found["best/overall"] == pytest.approx(0.8)
     assert found["score/overall"] == pytest.approx(0.75)

@@ -9,7 +9,7 @@ from model.cli.invocation import command
 from tuner.report.answer.collect import Answer, Contender
 from tuner.report.answer.draw import draw_scores, draw_tasks
 from tuner.report.markup import Cell, Html, join, note, paragraph, table, tag
-from tuner.report.numbers import Estimate, sentence, short, signed
+from tuner.report.numbers import Estimate, count, sentence, short, signed
 from tuner.report.pieces import pictures
 from tuner.report.run import ReportedRun
 from tuner.report.section import Section, apart, scored
@@ -39,31 +39,18 @@ def answer_section(run: ReportedRun, answer: Answer, prefix: str) -> Section:
 
 
 def _headline(run: ReportedRun, answer: Answer) -> Html:
+    """What the search brought, which model to take and why; then how that was found out."""
     best, summary = answer.best, run.summary
     if best is None:
         return paragraph("No trial has finished, so there is no answer yet.", class_="lead")
-    choice = answer.recommended or best
-    aim = "overall" if answer.goal == OVERALL else f"in {answer.goal}"
-    name = choice.name[:1].upper() + choice.name[1:]
-    lines: list[Any] = [tag("b", name), " scores ", scored(choice.score), f" {aim} on dev"]
-    if choice is not best and choice.difference is not None:
-        lines += [", ", apart(choice.difference), " against the best single model"]
-    lines.append(". ")
-    parts = [paragraph(*lines, class_="lead")]
-    if run.soup and run.soup.recommendation:
-        predict = tag("code", command("predict", run.shown))
-        told = sentence(run.soup.recommendation)
-        parts.append(paragraph(told, " ", predict, f" answers with the {run.soup.recommended}."))
-    first = summary.best[0].trial
+    parts = [_gain(run), _take(run, answer)]
     said: list[Any] = []
-    if summary.default is None:
-        said = ["No run of the default configuration has finished to compare with. "]
-    elif summary.best[0] == summary.default:
-        said = ["Nothing beat the default configuration. "]
-    elif summary.lead is not None:
+    first = summary.best[0].trial
+    if summary.lead is not None and summary.default is not None:
         said = [
-            f"Of the single models {first} is best: against the default configuration "
-            f"({summary.default.trial}), on the same examples, ",
+            f"Of the single models {first} is best. Its settings against the default "
+            f"({summary.default.trial}), {count(summary.lead_at or 0)} examples each, on all dev "
+            "rows: ",
             apart(summary.lead),
             ". ",
         ]
@@ -73,11 +60,49 @@ def _headline(run: ReportedRun, answer: Answer) -> Html:
             "Cross-fitted (chosen on one half of dev, scored on the other), the best trial has ",
             scored(held),
             f": choosing on dev flatters by about {signed(fitted.gap)} (the "
-            f"optimism gap; the plain score is {short(fitted.plain)}). ",
+            f"optimism gap; the plain score is {short(fitted.plain)}).",
         ]
-        if fitted.lead is not None:
-            said += ["Its lead over the default, cross-fitted, is ", apart(fitted.lead), "."]
     return join([*parts, paragraph(*said)]) if said else join(parts)
+
+
+def _gain(run: ReportedRun) -> Html:
+    summary = run.summary
+    if (gain := summary.gain) is not None:
+        return paragraph(
+            "Gain over the default configuration on held-out rows: ",
+            apart(gain.difference),
+            f". The best of {gain.configurations} configurations, {count(gain.examples)} examples "
+            "each, chosen on one half of dev and scored on the other.",
+            class_="lead",
+        )
+    said = "No run of the default configuration has finished to compare with."
+    if summary.default is not None:
+        said = "The gain over the default configuration is not known on held-out rows."
+        if summary.best[0] == summary.default:
+            said = "Nothing beat the default configuration."
+    return paragraph(said, class_="lead")
+
+
+def _take(run: ReportedRun, answer: Answer) -> Html:
+    choice = answer.recommended or answer.best
+    assert choice is not None
+    aim = "overall" if answer.goal == OVERALL else f"in {answer.goal}"
+    lines: list[Any] = [
+        "Take the ",
+        tag("b", choice.name),
+        ": it scores ",
+        scored(choice.score),
+        f" {aim} on dev",
+    ]
+    if choice is not answer.best and choice.difference is not None:
+        lines += [", ", apart(choice.difference), " against the best single model"]
+    lines.append(". ")
+    parts = [paragraph(*lines, class_="lead")]
+    if run.soup and run.soup.recommendation:
+        predict = tag("code", command("predict", run.shown))
+        told = sentence(run.soup.recommendation)
+        parts.append(paragraph(told, " ", predict, f" answers with the {run.soup.recommended}."))
+    return join(parts)
 
 
 HINTS = {

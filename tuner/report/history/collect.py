@@ -9,13 +9,13 @@ from tuner.report.run import ReportedRun
 from tuner.runs.ledger import Event
 from tuner.runs.state import INFRASTRUCTURE, RunState, TrialState, objective_value
 
-OPEN, LOST, PAUSED = "open", "lost", "paused"
+OPEN, LOST, PAUSED, PROMOTED = "open", "lost", "paused", "promoted"
 
 
 @dataclass(frozen=True)
 class Curve:
     trial: str
-    end: str  # finished, stopped, failed, lost or open
+    end: str  # finished, promoted, stopped, failed, lost or open
     examples: list[int]
     scores: list[float]
     reason: str = ""
@@ -78,7 +78,9 @@ def collect_history(run: ReportedRun) -> History:
     firsts = [failures.trials[0] for failures in summary.failures]
     return History(
         goal=summary.goal,
-        curves=[_curve(trial, summary.goal) for trial in state.search_trials if trial.evaluations],
+        curves=[
+            _curve(trial, state) for trial in trials if trial.evaluations and not trial.is_repeat
+        ],
         best=best.id if best else None,
         so_far=_best_so_far(state, run.events, summary.goal),
         stretches=stretches,
@@ -97,14 +99,21 @@ def collect_history(run: ReportedRun) -> History:
     )
 
 
-def end_of(trial: TrialState) -> str:
-    return LOST if trial.kind == INFRASTRUCTURE else trial.status
+def end_of(trial: TrialState, state: RunState) -> str:
+    """Its status; of a short run whether its settings were trained further."""
+    if trial.kind == INFRASTRUCTURE:
+        return LOST
+    if trial.status != "finished" or trial.is_repeat or trial.level >= len(state.rungs) - 1:
+        return trial.status
+    longer = any(run.level > trial.level for run in state.runs_of(trial.configuration))
+    return PROMOTED if longer else "stopped"
 
 
-def _curve(trial: TrialState, goal: str) -> Curve:
+def _curve(trial: TrialState, state: RunState) -> Curve:
+    goal = state.goal
     return Curve(
         trial.id,
-        end_of(trial),
+        end_of(trial, state),
         [int(entry["examples"]) for entry in trial.evaluations],
         [objective_value(entry, goal) for entry in trial.evaluations],
         trial.reason,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from tuner.report.figures import BLUE, FAINT, GREY, INK, ORANGE, RED, SKY, Figure, Json, axis
+from tuner.report.figures import BLUE, FAINT, GREEN, GREY, INK, ORANGE, RED, SKY, Figure, Json, axis
 from tuner.report.history.collect import Curve, History
 
 # name, colour, dash and symbol: never told apart by the colour alone
 ENDS = {
     "finished": ("finished", BLUE, "solid", "circle"),
-    "stopped": ("stopped early", ORANGE, "dot", "x"),
+    "promoted": ("promoted", GREEN, "solid", "triangle-up"),
+    "stopped": ("pruned", ORANGE, "dot", "x"),
     "failed": ("failed", RED, "dash", "triangle-down"),
     "lost": ("lost with its machine", GREY, "dash", "triangle-down-open"),
     "paused": ("paused", SKY, "dash", "square-open"),
-    "open": ("not ended", SKY, "solid", "circle-open"),
+    "open": ("running", SKY, "solid", "circle-open"),
 }
 
 
@@ -42,8 +43,9 @@ def draw_curves(history: History, prefix: str) -> Figure | None:
     return Figure(
         f"{prefix}curves",
         "Learning curves",
-        "A line is a trial, from its first evaluation to its last; a cross is where early stopping "
-        "ended it, and a triangle where it failed.",
+        "A line is a trial, from its first evaluation to its last. One that ends in a cross was "
+        "pruned there; after a triangle that points up its settings were trained for longer, in a "
+        "trial of its own; one that points down is a failure.",
         data,
         {
             "xaxis": axis("examples seen", rangemode="tozero"),
@@ -171,7 +173,7 @@ def draw_timeline(history: History, prefix: str) -> Figure | None:
             )
     return Figure(
         f"{prefix}timeline",
-        "Who ran when",
+        "Timeline",
         "A row is a slot (a place for one trial at a time), a bar a trial at work in it. Gaps are "
         "time in which the slot waited.",
         data,

@@ -21,10 +21,10 @@ def history_section(run: ReportedRun, history: History, prefix: str) -> Section:
         f"{counts[end]} {said}"
         for end, said in (
             ("finished", "finished"),
-            ("stopped", "stopped early"),
+            ("stopped", "pruned"),
             ("failed", "failed"),
             ("lost", "lost with their machine"),
-            ("open", "not ended"),
+            ("open", "running"),
         )
         if counts[end]
     ]
@@ -53,7 +53,6 @@ def _cost(run: ReportedRun, history: History) -> Html:
         ("examples", count(cost.examples)),
         ("speed", f"{count(speed)} examples/s a slot" if speed else "-"),
         ("evaluations", count(cost.evaluations)),
-        ("stopped early", count(cost.stopped)),
         *(
             (
                 f"trials of {count(each.length)} examples",
@@ -106,7 +105,7 @@ def _trials(run: ReportedRun) -> Html:
         rows.append(
             [
                 trial.id,
-                ENDS[end_of(trial)][0],
+                ENDS[end_of(trial, state)][0],
                 trial.origin + (f" of {trial.of}" if trial.of else ""),
                 Cell(scored(Estimate.of(entry["score"], entry.get("interval"))), entry["score"])
                 if entry
@@ -120,8 +119,8 @@ def _trials(run: ReportedRun) -> Html:
                 ),
             ]
         )
-    header = ["trial", "end", "origin", "overall", *tasks, "examples", "time", *keys]
-    left = {"trial", "end", "origin", "overall"}
+    header = ["trial", "status", "origin", "overall", *tasks, "examples", "time", *keys]
+    left = {"trial", "status", "origin", "overall"}
     return table(header, rows, left=left, search="trials", settings=keys)
 
 

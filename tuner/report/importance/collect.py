@@ -1,48 +1,72 @@
-"""What mattered: how much of the scores' variation each parameter explains.
+"""What mattered: how much of the scores' variation each parameter explains, overall and per task.
 
-By fANOVA, which fits a forest to the scores and splits its variance over the whole space. Optuna's
-default (PED-ANOVA) asks what sets the best trials apart from the others instead, and from a few
-dozen trials it has given a decisive choice no importance at all. fANOVA takes only parameters that
-every finished trial has.
+Scores are compared after the same training: those of the first rung, which every configuration
+reaches. By fANOVA, which fits a forest to the scores and splits its variance over the whole space.
+Optuna's default (PED-ANOVA) asks what sets the best trials apart from the others instead, and from
+a few dozen trials it has given a decisive choice no importance at all. fANOVA takes only
+parameters that every trial has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import optuna
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-from optuna.trial import FrozenTrial
-from optuna.trial import TrialState as S
 
-from tuner.engine.study import quiet, rebuild_study
+from tuner.engine.study import quiet
 from tuner.report.run import ReportedRun
+from tuner.runs.state import DEFAULT, RunState, TrialState, objective_score, objective_value
+from tuner.space.space import Space
 
 EVALUATOR = "fANOVA"
-LEAST = 6  # finished trials below which nothing is said
-PER_PARAMETER = 3  # finished trials for each parameter below which it is said with a warning
+LEAST = 6  # trials below which nothing is said
+PER_PARAMETER = 3  # trials for each parameter below which it is said with a warning
 RESAMPLES = 12
 TREES, FEWER_TREES = 64, 24
 MANY = 150  # trials beyond which they speak for themselves; a tree's time grows with their square
 
-Target = Callable[[FrozenTrial], float]
+FULL, PRUNED = "full", "pruned"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A configuration: what was tried, and what it scored there."""
+
+    trial: str
+    kind: str  # full: it was trained to the end; pruned: it was not; or the default
+    params: dict[str, Any]
+    score: float
+    tasks: dict[str, float]
+    examples: int
+    compared: bool  # it was scored after as much training as the others
 
 
 @dataclass(frozen=True)
 class Importance:
-    study: optuna.Study
-    target: Target | None  # None with one objective
-    target_name: str
-    finished: int
-    stopped: int
+    target: str  # what is scored
+    points: list[Point]
+    space: Space  # whose distributions Optuna's pictures need
     shares: dict[str, float] = field(default_factory=dict)  # most important first
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()  # parameters that not every finished trial has, or all alike
+    tasks: dict[str, dict[str, float]] = field(default_factory=dict)  # shares by task
+    left_out: tuple[str, ...] = ()  # parameters that not every trial has, or all alike
     why_not: str = ""  # why there are no shares
     few: bool = False  # too few trials to trust the order
-    default: bool = False  # the default configuration finished, which is no part of the study
+
+    @property
+    def compared(self) -> list[Point]:
+        """What fANOVA sees. The default only where it lies inside the space, like the others."""
+        keys = set(self.ordered)
+        return [p for p in self.points if p.compared and (p.kind != DEFAULT or keys <= {*p.params})]
+
+    @property
+    def examples(self) -> int:
+        """That most of those compared were trained on."""
+        return int(np.median([point.examples for point in self.compared] or [0]))
 
     @property
     def ordered(self) -> list[str]:
@@ -52,92 +76,152 @@ class Importance:
 
 def collect_importance(run: ReportedRun) -> Importance:
     objectives = run.state.objectives
-    study = rebuild_study(run.state, run.space)
-    target = None if len(objectives) == 1 else _mean_value
+    points = points_of(run)
+    drawn = [point for point in points if point.kind != DEFAULT]
+    every = tuple(dict.fromkeys(key for point in drawn for key in point.params))
     name = objectives[0] if len(objectives) == 1 else "mean of the objectives"
-    finished = [trial for trial in study.trials if trial.state == S.COMPLETE]
-    stopped = sum(trial.state == S.PRUNED for trial in study.trials)
-    every = list(dict.fromkeys(key for trial in finished for key in trial.params))
+    bare = Importance(name, points, run.space, left_out=every)
+    compared = bare.compared
     usable = [
         key
         for key in every
-        if all(key in trial.params for trial in finished)
-        and len({trial.params[key] for trial in finished}) > 1
+        if all(key in point.params for point in compared)
+        and len({point.params[key] for point in compared}) > 1
     ]
-    default = run.summary.default is not None and len(run.state.ranked()) > len(finished)
-    bare = Importance(
-        study, target, name, len(finished), stopped, left_out=tuple(every), default=default
-    )
-    if why := _why_not(len(finished), usable):
+    if why := _why_not(len(compared), usable):
         return replace(bare, why_not=why)
+    trees = TREES if len(compared) <= MANY else FEWER_TREES
     try:
-        trees = TREES if len(finished) <= MANY else FEWER_TREES
-        shares = _shares(finished, usable, target, trees, seed=0)
+        shares = _shares(bare, compared, [p.score for p in compared], usable, trees, seed=0)
     except (ValueError, RuntimeError) as error:
         return replace(bare, why_not=f"The importances could not be computed: {error}.")
     return replace(
         bare,
         shares=dict(sorted(shares.items(), key=lambda pair: -pair[1])),
-        spread=_spread(finished, usable, target),
+        spread=_spread(bare, compared, usable),
+        tasks=_by_task(bare, compared, usable, run.tasks.names),
         left_out=tuple(key for key in every if key not in usable),
-        few=len(finished) < PER_PARAMETER * len(usable),
+        few=len(compared) < PER_PARAMETER * len(usable),
     )
 
 
-def _mean_value(trial: FrozenTrial) -> float:
-    return float(np.mean(trial.values))
+def points_of(run: ReportedRun) -> list[Point]:
+    found = []
+    for trial in run.state.search_trials:
+        entry, compared = _scored(run.state, trial)
+        if entry is None:
+            continue
+        params, kind = trial.params, _kind(run.state, trial)
+        if kind == DEFAULT:
+            params, _ = run.space.default_params()
+        tasks = entry.get("tasks", {})
+        found.append(
+            Point(
+                trial=trial.id,
+                kind=kind,
+                params=dict(params),
+                score=objective_score(entry, run.state.objectives),
+                tasks={name: objective_value(entry, name) for name in tasks},
+                examples=int(entry["examples"]),
+                compared=compared,
+            )
+        )
+    return found
 
 
-def _why_not(finished: int, usable: Sequence[str]) -> str:
-    if finished < LEAST:
-        trials = f"{finished} finished trial{'s' if finished != 1 else ''}"
+def _scored(state: RunState, trial: TrialState) -> tuple[dict[str, Any] | None, bool]:
+    """The evaluation that a configuration is compared by, and whether it can be compared."""
+    if state.rungs:
+        at = state.at_rung(trial.id, 0)
+        return (at[1], True) if at else (None, False)
+    if trial.status == "finished":
+        return trial.chosen(state.objectives), True
+    stopped = trial.status == "stopped" and trial.evaluations
+    return (trial.evaluations[-1], False) if stopped else (None, False)
+
+
+def _kind(state: RunState, trial: TrialState) -> str:
+    if trial.origin == DEFAULT:
+        return DEFAULT
+    top = max(0, len(state.rungs) - 1)
+    full = any(t.status == "finished" and t.level >= top for t in state.runs_of(trial.id))
+    return FULL if full else PRUNED
+
+
+def _why_not(compared: int, usable: Sequence[str]) -> str:
+    if compared < LEAST:
+        trials = f"{compared} trial{'s' if compared != 1 else ''}"
         return f"With {trials} there is no telling what mattered; it takes {LEAST} at least."
     if not usable:
-        return "No parameter took more than one value in the finished trials."
+        return "No parameter took more than one value in the trials."
     return ""
 
 
+def study_of(
+    importance: Importance, points: Sequence[Point], values: Sequence[float]
+) -> optuna.Study:
+    with quiet():
+        study = optuna.create_study(direction="maximize")
+        for point, value in zip(points, values, strict=True):
+            study.add_trial(
+                optuna.trial.create_trial(
+                    value=value,
+                    params=point.params,
+                    distributions=importance.space.distributions(point.params),
+                )
+            )
+    return study
+
+
 def _shares(
-    trials: Sequence[FrozenTrial],
+    importance: Importance,
+    points: Sequence[Point],
+    values: Sequence[float],
     parameters: list[str],
-    target: Target | None,
     trees: int,
     seed: int,
 ) -> dict[str, float]:
     with quiet():
-        study = optuna.create_study(direction="maximize")
-        for trial in trials:
-            study.add_trial(_single(trial, target))
         return get_param_importances(
-            study,
+            study_of(importance, points, values),
             evaluator=FanovaImportanceEvaluator(n_trees=trees, seed=seed),
             params=parameters,
         )
 
 
-def _single(trial: FrozenTrial, target: Target | None) -> FrozenTrial:
-    """With one value, whatever there were."""
-    value = trial.value if target is None else target(trial)
-    return optuna.trial.create_trial(
-        value=value, params=trial.params, distributions=trial.distributions
-    )
+def _by_task(
+    importance: Importance, points: Sequence[Point], parameters: list[str], tasks: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Each task's own shares. A task whose score never moved has none."""
+    found = {}
+    for task in tasks if len(tasks) > 1 else ():
+        values = [point.tasks.get(task) for point in points]
+        known = [value for value in values if value is not None]
+        if len(known) == len(points) and len(set(known)) > 1:
+            try:
+                found[task] = _shares(importance, points, known, parameters, FEWER_TREES, seed=0)
+            except (ValueError, RuntimeError):
+                continue
+    return found
 
 
 def _spread(
-    trials: Sequence[FrozenTrial], parameters: list[str], target: Target | None
+    importance: Importance, points: Sequence[Point], parameters: list[str]
 ) -> dict[str, tuple[float, float]]:
     """The middle 80 % over resampled sets of trials: how far the shares hang on single ones."""
-    if len(trials) > MANY:
+    if len(points) > MANY:
         return {}
     rng = np.random.default_rng(0)
     found: list[dict[str, float]] = []
     for seed in range(RESAMPLES):
-        drawn = [trials[place] for place in rng.integers(len(trials), size=len(trials))]
-        varied = [key for key in parameters if len({trial.params[key] for trial in drawn}) > 1]
+        drawn = [points[place] for place in rng.integers(len(points), size=len(points))]
+        varied = [key for key in parameters if len({point.params[key] for point in drawn}) > 1]
+        scores = [point.score for point in drawn]
         try:
-            found.append(_shares(drawn, varied, target, FEWER_TREES, seed) if varied else {})
+            shares = _shares(importance, drawn, scores, varied, FEWER_TREES, seed) if varied else {}
         except (ValueError, RuntimeError):  # a draw without any variation
             continue
+        found.append(shares)
     if len(found) < RESAMPLES // 2:
         return {}
     ends = {key: [each.get(key, 0.0) for each in found] for key in parameters}

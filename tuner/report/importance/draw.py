@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import optuna.visualization as pictures
+from optuna.distributions import CategoricalDistribution
 from optuna.importance import BaseImportanceEvaluator
 from plotly.colors import sample_colorscale  # type: ignore[import-untyped,unused-ignore]
 
 from tuner.engine.study import quiet
-from tuner.report.figures import BLUE, INK, PAPER, SCALE, Figure, Json
-from tuner.report.importance.collect import EVALUATOR, Importance
+from tuner.report.figures import BLUE, INK, ORANGE, PAPER, SCALE, Figure, Json, axis
+from tuner.report.importance.collect import EVALUATOR, FULL, PRUNED, Importance, study_of
+from tuner.runs.state import DEFAULT
 
 SLICES = 12  # parameters that have a picture of their own
 COORDINATES = 8  # axes that can be told apart
@@ -22,7 +24,7 @@ def draw_importance(importance: Importance, prefix: str) -> list[Figure]:
     found: list[Figure] = []
     if importance.shares:
         found.append(_shares(importance, prefix))
-    if importance.finished < 2 or not importance.ordered:
+    if len(importance.points) < 2 or not importance.ordered:
         return found
     found += [
         figure
@@ -49,11 +51,11 @@ class Known(BaseImportanceEvaluator):
 
 def _optuna(importance: Importance, draw: Callable[..., Any], **options: Any) -> Json | None:
     """The figure as plain data, without Optuna's title, size and template; None if it has none."""
-    options = {"target": importance.target, **options}
-    options = {key: value for key, value in options.items() if value is not None}
+    points = importance.compared
+    study = study_of(importance, points, [point.score for point in points])
     with quiet():
         try:
-            made = draw(importance.study, target_name=importance.target_name, **options)
+            made = draw(study, target_name=importance.target, **options)
         except (ValueError, RuntimeError):  # nothing to draw, as Optuna says it
             return None
     figure = json.loads(made.to_json())
@@ -80,7 +82,8 @@ def _shares(importance: Importance, prefix: str) -> Figure:
     )
     reading = (
         f"The share of the differences in score that goes with each parameter ({EVALUATOR} over "
-        f"{importance.finished} finished trials; all together are 1)."
+        f"{len(importance.compared)} trials, all scored after about {importance.examples:,} "
+        "examples; all together are 1)."
     )
     if figure is None:
         figure = {"data": [], "layout": {}}
@@ -116,22 +119,52 @@ def _shares(importance: Importance, prefix: str) -> Figure:
     )
 
 
+MARKS = {
+    FULL: ("trained in full", BLUE, "circle"),
+    PRUNED: ("pruned", BLUE, "circle-open"),
+    DEFAULT: ("default configuration", ORANGE, "diamond-open"),
+}
+
+
 def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
-    figure = _optuna(importance, pictures.plot_slice, params=[key])
-    if figure is None:
+    """Every trial that has the parameter, at its value and its score."""
+    having = [point for point in importance.points if key in point.params]
+    data: list[Json] = []
+    for kind, (label, colour, symbol) in MARKS.items():
+        alike = [point for point in having if point.kind == kind]
+        if alike:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": label,
+                    "x": [point.params[key] for point in alike],
+                    "y": [point.score for point in alike],
+                    "text": [f"{point.trial}, {point.examples:,} examples" for point in alike],
+                    "marker": {"size": 9, "color": colour, "symbol": symbol, "line": {"width": 2}},
+                    "hovertemplate": "%{text}<br>%{x}: %{y:.3f}<extra>" + label + "</extra>",
+                }
+            )
+    if not data:
         return None
-    for trace in figure["data"]:
-        marker = trace.setdefault("marker", {})
-        marker |= {"size": 8, "colorscale": SCALE, "showscale": False}
-        marker["line"] = {"width": 0.5, "color": INK}
-    layout = {**figure["layout"], "showlegend": False}
-    _titles(layout, x=key, y=f"{importance.target_name} score on dev")
+    domain = importance.space.distributions({key: having[0].params[key]})[key]
+    more: Json = {}
+    if isinstance(domain, CategoricalDistribution):
+        more = {"type": "category", "categoryarray": [str(each) for each in domain.choices]}
+        for trace in data:
+            trace["x"] = [str(value) for value in trace["x"]]
+    elif getattr(domain, "log", False):
+        more = {"type": "log", "exponentformat": "e", "nticks": 5, "tickangle": 0}
     return Figure(
         identity,
         key,
-        "A dot is a finished trial; from purple to orange, the later it was tried.",
-        figure["data"],
-        layout,
+        "Filled: trained in full. Hollow: pruned. Diamond: the default.",
+        data,
+        {
+            "xaxis": axis(key, **more),
+            "yaxis": axis(f"{importance.target} on dev"),
+            "showlegend": False,
+        },
         height=270,
         size="half",
     )
@@ -150,7 +183,7 @@ def _parallel(importance: Importance, prefix: str) -> Figure | None:
         line["line"] = {**line["line"], "color": colour, "width": 2}
         line["opacity"] = 0.75
     bar["marker"] |= {"colorscale": SCALE, "reversescale": False}
-    bar["marker"]["colorbar"] = {"thickness": 12, "title": {"text": importance.target_name}}
+    bar["marker"]["colorbar"] = {"thickness": 12, "title": {"text": importance.target}}
     layout = {**figure["layout"], "margin": {"l": 40, "r": 40, "t": 40, "b": 60}}
     layout.pop("plot_bgcolor", None)
     for written in layout.get("annotations", []):
@@ -160,7 +193,7 @@ def _parallel(importance: Importance, prefix: str) -> Figure | None:
     return Figure(
         f"{prefix}parallel",
         "Parallel coordinates",
-        "A line is a finished trial and crosses every axis at its value; purple lines scored low, "
+        "A line is a trial and crosses every axis at its value; purple lines scored low, "
         "orange ones high. Where orange lines run together, that range does well.",
         figure["data"],
         layout,
@@ -179,7 +212,7 @@ def _contour(importance: Importance, prefix: str) -> Figure | None:
     for trace in figure["data"]:
         if trace["type"] == "contour":
             trace |= {"colorscale": SCALE, "reversescale": False}
-            trace["colorbar"] = {"thickness": 12, "title": {"text": importance.target_name}}
+            trace["colorbar"] = {"thickness": 12, "title": {"text": importance.target}}
         else:
             trace["marker"] = {
                 **trace.get("marker", {}),
@@ -191,7 +224,7 @@ def _contour(importance: Importance, prefix: str) -> Figure | None:
     return Figure(
         f"{prefix}contour",
         f"{keys[0]} and {keys[1]} together",
-        "Dots are finished trials; the shading between them is guessed from the nearest ones, "
+        "Dots are trials; the shading between them is guessed from the nearest ones, "
         "orange for a high score. Trust it only where there are dots.",
         figure["data"],
         layout,

@@ -6,7 +6,8 @@ from typing import Any
 
 from tuner.report.importance.collect import EVALUATOR, Importance
 from tuner.report.importance.draw import SLICES, draw_importance
-from tuner.report.markup import join, note, paragraph, tag
+from tuner.report.markup import Cell, Html, join, note, paragraph, table, tag
+from tuner.report.numbers import percent
 from tuner.report.pieces import pictures
 from tuner.report.section import Section
 
@@ -18,29 +19,15 @@ def mattered_section(importance: Importance, prefix: str) -> Section:
     elif importance.few:
         parts.append(
             paragraph(
-                f"With {importance.finished} finished trials for {len(importance.shares)} "
+                f"With {len(importance.compared)} trials for {len(importance.shares)} "
                 "parameters this is a first hint and no more: another dozen trials may change "
                 "the order."
-            )
-        )
-    if importance.default:
-        parts.append(
-            note(
-                "The default configuration, which finished too, is not counted: it is no part of "
-                "the study, as nothing drew its values."
-            )
-        )
-    if importance.shares and importance.stopped:
-        parts.append(
-            note(
-                f"{importance.stopped} trials that were stopped early are left out: "
-                "their scores are of shorter training."
             )
         )
     if importance.shares and importance.left_out:
         parts.append(
             note(
-                f"Not in {EVALUATOR}, because not every finished trial has them or all "
+                f"Not in {EVALUATOR}, because not every trial has them or all "
                 f"have the same value: {', '.join(importance.left_out)}."
             )
         )
@@ -49,9 +36,36 @@ def mattered_section(importance: Importance, prefix: str) -> Section:
     others = [figure for figure in figures if figure not in slices]
     lead = [figure for figure in others if figure.id.endswith("importance")]
     parts.append(pictures(lead))
+    if importance.tasks:
+        parts.append(_by_task(importance))
     if slices:
-        parts += [tag("h3", "Parameter by parameter"), pictures(slices)]
+        parts += [tag("h3", "Parameter by parameter"), note(SLICE), pictures(slices)]
         if len(importance.ordered) > SLICES:
             parts.append(note(f"The {SLICES} most important of {len(importance.ordered)}."))
     parts.append(pictures([figure for figure in others if figure not in lead]))
     return Section(f"{prefix}mattered", "What mattered", join(parts))
+
+
+SLICE = (
+    "Every trial at its value and its score after the same training. Those with filled dots were "
+    "then trained in full, those with hollow ones were pruned."
+)
+
+
+def _by_task(importance: Importance) -> Html:
+    tasks = list(importance.tasks)
+    rows = [
+        [
+            key,
+            Cell(percent(share), share),
+            *(Cell(percent(of := importance.tasks[task].get(key, 0.0)), of) for task in tasks),
+        ]
+        for key, share in importance.shares.items()
+    ]
+    return join(
+        [
+            tag("h3", "What mattered for each task"),
+            table(["parameter", importance.target, *tasks], rows, left={"parameter"}),
+            note("The share of each task's own differences in score that goes with a parameter."),
+        ]
+    )

@@ -175,7 +175,7 @@ def worst_of(result: TaskResult, limit: int = WORST) -> list[Mistake]:
     if result.confusion is None:
         sizes = off / (task.high - task.low)
         order = np.argsort(-sizes, kind="stable")[:limit]
-        hows = {row: f"off by {off[row]:.2f}" for row in order}
+        hows = {row: f"error {off[row]:.2f}" for row in order}
     else:
         sure = np.ones(len(off))
         if answers.probabilities is not None:
@@ -184,7 +184,7 @@ def worst_of(result: TaskResult, limit: int = WORST) -> list[Mistake]:
         order = np.argsort(-sizes, kind="stable")[:limit]
         order = order[sizes[order] >= 0]
         known = answers.probabilities is not None
-        hows = {row: f"{100 * sizes[row]:.0f} % sure" if known else "wrong" for row in order}
+        hows = {row: f"confidence {sizes[row]:.2f}" if known else "wrong" for row in order}
     return [
         Mistake(
             task.name,

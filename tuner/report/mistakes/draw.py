@@ -44,17 +44,17 @@ def draw_confusion(result: TaskResult, prefix: str) -> Figure:
         "ygap": 2,
         "colorbar": {"title": {"text": "share of row"}, "tickformat": ".0%", "thickness": 12},
         "showscale": not few,
-        "hovertemplate": "true %{y}, said %{x}<br>%{customdata} (%{z:.0%} of the true)"
+        "hovertemplate": "true %{y}, predicted %{x}<br>%{customdata} (%{z:.0%} of the true)"
         "<extra></extra>",
     }
     return Figure(
         f"{prefix}confusion-{result.task.name}",
         f"{result.task.name}: {result.task.metric} {short(result.value)}",
-        "A row is a true class and adds up to 100 %; columns are what the model said. On the "
+        "A row is a true class and adds up to 100 %; columns are what the model predicted. On the "
         "diagonal it is right: every strong colour beside it is a confusion.",
         [data],
         {
-            "xaxis": axis("said", type="category", side="bottom", showgrid=False),
+            "xaxis": axis("predicted", type="category", side="bottom", showgrid=False),
             "yaxis": axis("true", type="category", autorange="reversed", showgrid=False),
         },
         height=max(300, min(640, 140 + 48 * len(names))),
@@ -87,23 +87,23 @@ def draw_scatter(result: TaskResult, prefix: str) -> Figure:
             "y": result.answers.values[rows],
             "text": [result.answers.ids[row] for row in rows],
             "marker": {"color": BLUE, "size": 6, "opacity": 0.45},
-            "hovertemplate": "%{text}<br>true %{x:.2f}, said %{y:.2f}<extra></extra>",
+            "hovertemplate": "%{text}<br>true %{x:.2f}, predicted %{y:.2f}<extra></extra>",
         },
     ]
     ends = [low - pad, high + pad]
     said = f"{result.task.name}: {result.task.metric} {short(result.value)}"
     if result.error is not None:
-        said += f", off by {result.error:.2f} on average"
+        said += f", MAE {result.error:.2f}"
     return Figure(
         f"{prefix}scatter-{result.task.name}",
         said,
-        "A dot is a dev example; on the dashed line the model is right, above it it says too "
-        "much."
+        "A dot is a dev example; on the dashed line the model is right, above it it predicts too "
+        "much. MAE is the mean absolute error."
         + (f" {MOST_POINTS:,} of {len(result.answers.labels):,} are drawn." if thinned else ""),
         data,
         {
             "xaxis": axis("true", range=ends),
-            "yaxis": axis("said", range=ends),
+            "yaxis": axis("predicted", range=ends),
             "showlegend": False,
         },
         height=380,

@@ -43,8 +43,8 @@ def mistakes_section(
         parts += [
             tag("h3", "The worst errors"),
             note(
-                f"Up to {WORST} of each task: the answers that were surest and wrong, or furthest "
-                "off. Labels can be wrong too, and this is where it shows."
+                f"Up to {WORST} of each task: wrong answers of the highest confidence, or the "
+                "largest errors. Labels can be wrong too, and this is where it shows."
             ),
             _worst(mistakes.worst),
         ]
@@ -64,8 +64,8 @@ def _worst(worst: list[Mistake]) -> Html:
         ]
         for each in worst
     ]
-    header = ["task", "sentence", "true", "said", "how wrong", "id"]
-    left = {"task", "true", "said", "how wrong", "id"}
+    header = ["task", "sentence", "true", "predicted", "error", "id"]
+    left = {"task", "true", "predicted", "error", "id"}
     return table(header, rows, left=left, texts={"sentence"}, search="errors")
 
 
@@ -89,7 +89,7 @@ def _confused(result: TaskResult) -> Html:
     return join(
         [
             tag("h3", f"{result.task.name}: confused most"),
-            table(["true", "said", "examples"], rows, left={"true", "said"}),
+            table(["true", "predicted", "examples"], rows, left={"true", "predicted"}),
         ]
     )
 

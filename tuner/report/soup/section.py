@@ -53,7 +53,7 @@ def soup_section(run: ReportedRun, prefix: str) -> Section:
 
 def _spent(soup: SoupRecord) -> str:
     """Evaluations in the time that those took which were run."""
-    known = round(soup.evaluations - soup.ran, 2)
+    known = max(0, round(soup.evaluations - soup.ran, 2))
     said = f"{soup.ran:g} evaluations in {duration(soup.seconds)}"
     return f" ({said}{f', {known:g} known before' if known else ''})"
 

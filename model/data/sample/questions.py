@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from model.data.sample import Dice, SampleDraft
+    from model.data.sample.corpus import Dice, SampleDraft
 
 # A meaning is a tuple of its wordings.
 Meaning = tuple[str, ...]
@@ -218,7 +218,7 @@ LEADS = ("", "", "", "", "", "Quick question: ", "Does anyone know? ", "Just won
 
 
 def question_pair(dice: Dice) -> SampleDraft:
-    from model.data.sample import SampleDraft
+    from model.data.sample.corpus import SampleDraft
 
     ask = dice.pick(ASKS)
     filling = _fill(dice, ask)

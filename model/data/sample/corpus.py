@@ -132,9 +132,9 @@ def _corpus(task: str, further: int = 0) -> dict[str, tuple[SampleRow, ...]]:
 
 
 def _recipes() -> dict[str, SampleRecipe]:
-    from model.data.sample_events import event_pair
-    from model.data.sample_opinions import opinion
-    from model.data.sample_questions import question_pair
+    from model.data.sample.events import event_pair
+    from model.data.sample.opinions import opinion
+    from model.data.sample.questions import question_pair
 
     sizes = (("sentiment", 1600), ("paraphrase", 2400), ("similarity", 1200))
     split_sizes = {task: {"train": size, "dev": 400, "test": 400} for task, size in sizes}

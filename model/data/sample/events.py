@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from model.data.sample import Dice, SampleDraft
+    from model.data.sample.corpus import Dice, SampleDraft
 
 Meaning = tuple[str, ...]  # its wordings
 Event = dict[str, Meaning]
@@ -66,7 +66,7 @@ SHARES = (0.0, 0.25, 0.45, 0.65, 0.85, 1.0)  # how likely each part is to be kep
 
 
 def event_pair(dice: Dice) -> SampleDraft:
-    from model.data.sample import SampleDraft
+    from model.data.sample.corpus import SampleDraft
 
     social = dice.chance(0.4)
     first = _event(dice, social)

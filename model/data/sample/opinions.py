@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from model.data.sample import Dice, SampleDraft
+    from model.data.sample.corpus import Dice, SampleDraft
 
 THINGS = (
     *("the harbour tour", "this desk lamp", "the second season", "her latest novel"),
@@ -79,7 +79,7 @@ CONTRASTS = (  # {a} gives way, {b} decides
 
 
 def opinion(dice: Dice) -> SampleDraft:
-    from model.data.sample import SampleDraft
+    from model.data.sample.corpus import SampleDraft
 
     if dice.chance(0.45):
         body, grade = _contrast(dice)

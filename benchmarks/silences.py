@@ -1,0 +1,100 @@
+"""The longest silences of the commands that people wait for, as a terminal shows them.
+
+A silence is the time between two outputs on a pseudo-terminal, from the command's start to its
+last word; what it takes to end after that stands beside it, as does the machine's load: a process
+that waits for a core says nothing either.
+
+    python benchmarks/silences.py            # a search as `make search` runs it, and what follows
+    python benchmarks/silences.py --quick    # with a tiny encoder
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Silence:
+    seconds: float
+    at: float  # seconds after the start
+    after: str  # what was said last
+
+
+def listen(command: Sequence[str], folder: Path) -> tuple[float, list[Silence], Silence, bytes]:
+    """How long a command takes, its silences, the longest first, its end, and all it said."""
+    ours, its = pty.openpty()
+    began = time.monotonic()
+    # A terminal of people, and not of whoever runs this.
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    process = subprocess.Popen(
+        command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=its, stderr=its
+    )
+    os.close(its)
+    found, last, said, record = [], began, "(the start)", b""
+    while True:
+        try:
+            heard = os.read(ours, 65536)
+        except OSError:  # the terminal's other end is closed
+            heard = b""
+        now = time.monotonic()
+        record += heard
+        found.append(Silence(now - last, last - began, said))
+        if not heard:
+            break
+        lines = re.split(r"[\r\n]", CONTROL.sub("", heard.decode(errors="replace")))
+        last, said = now, next((line for line in reversed(lines) if line.strip()), said)
+    os.close(ours)
+    if process.wait():
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}: {said}")
+    *silences, end = found
+    return now - began, sorted(silences, key=lambda each: -each.seconds), end, record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="A tiny encoder, few examples.")
+    text = "Folder to keep what each command said in, for docs/terminal_screenshot.py."
+    parser.add_argument("--record", type=Path, metavar="DIR", help=text)
+    given = parser.parse_args()
+    quick = given.quick
+    few = ["--encoder", "tiny", "--budget-examples", "600"] if quick else []
+    with tempfile.TemporaryDirectory(prefix="stockpot-silences-") as name:
+        folder = Path(name)
+        python = [sys.executable, "-m"]
+        commands = {
+            "search": [*python, "tuner.search", *few],
+            "resume": [*python, "tuner.search", "--resume", "--num-samples", "8"],
+            "report": [*python, "tuner.report", "runs/default"],
+            "report of two": [*python, "tuner.report", "runs/default", "runs/default"],
+            "soup": [*python, "tuner.soup", "runs/default"],
+            "predict": [*python, "tuner.predict", "runs/default", "--out", "predictions"],
+            "predict --text": [*python, "tuner.predict", "runs/default", "--text", "never dull"],
+        }
+        print(f"{'command':<16}{'seconds':>8}{'longest silence':>17}{'end':>6}{'load':>7}  after")
+        for what, command in commands.items():
+            seconds, silences, end, record = listen(command, folder)
+            if given.record:
+                given.record.mkdir(parents=True, exist_ok=True)
+                (given.record / f"{what}.txt").write_bytes(record)
+            load, longest = os.getloadavg()[0], silences[0]
+            print(
+                f"{what:<16}{seconds:>8.1f}{longest.seconds:>17.1f}{end.seconds:>6.1f}{load:>7.1f}"
+                f"  {longest.after.strip()[:60]}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

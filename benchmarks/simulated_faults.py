@@ -1,0 +1,132 @@
+"""Thousands of histories of a search in which things go wrong, each from a seed.
+
+    python benchmarks/simulated_faults.py                    # 10,000 seeds, and the mutants
+    python benchmarks/simulated_faults.py --seeds 500 --from 20000
+    python benchmarks/simulated_faults.py --seed 4711        # one of them, with its history
+
+The engine, ledger, retention, mirror and resume are the real ones; clock, disk, storage and workers
+are made up (benchmarks/simulation). A mutant is the real code with a fault put back that it once
+had: the simulation must find it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from simulation.disk import Disk
+from simulation.world import Violation, simulate
+
+from tuner.engine.engine import Engine
+from tuner.runs.ledger import Ledger
+from tuner.space.space import Space, load_space
+from tuner.storage.fence import FencedFile
+
+MOST = 1000  # seeds within which a mutant must be found
+
+
+def truncates(ledger: Ledger) -> None:
+    """A writer cut off whatever stood behind its own last line."""
+    if os.fstat(ledger._file).st_size > ledger._size:
+        os.ftruncate(ledger._file, ledger._size)
+
+
+def overwrites(file: FencedFile, content: bytes, hurried: bool = False) -> None:
+    """A driver wrote to storage without a look at who had written there since."""
+    file.storage.write(file.path, content)
+
+
+def closes(engine: Engine, trials: Any) -> None:
+    """A trial's state was dropped although the ledger could not be told that it was closed."""
+    for trial in [trial for trial in trials if trial.frozen]:
+        rung, reason = engine.promotion.rung(trial), engine.promotion.standing(trial)
+        engine._write("stopped", trial=trial.id, examples=trial.examples, rung=rung, reason=reason)
+        engine._closed(trial, reason)
+
+
+def unsynced(disk: Disk, handle: int) -> None:
+    """A line counted as written before it was on the disk."""
+    disk._call()
+
+
+MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "truncates": lambda: mock.patch.object(Ledger, "_check_size", truncates),
+    "overwrites": lambda: mock.patch.object(FencedFile, "write", overwrites),
+    "closes": lambda: mock.patch.object(Engine, "_close_frozen", closes),
+    "unsynced": lambda: mock.patch.object(Disk, "fsync", unsynced),
+}
+
+
+def hunt(name: str, space: Space, folder: Path) -> tuple[int, str] | None:
+    """The first seed that finds a mutant, and what it says."""
+    with MUTANTS[name]():
+        for seed in range(MOST):
+            _, violation = simulate(seed, space, folder)
+            if violation is not None:
+                return seed, str(violation)
+    return None
+
+
+def campaign(seeds: range, space: Space, folder: Path) -> tuple[Counter[str], int]:
+    """What went wrong in all of them, and how many violated something."""
+    told: Counter[str] = Counter()
+    violations = 0
+    for seed in seeds:
+        world, violation = simulate(seed, space, folder)
+        told += world.told
+        if violation is not None:
+            violations += 1
+            print(f"seed {seed}: {violation}", flush=True)
+    return told, violations
+
+
+def show(seed: int, space: Space, folder: Path) -> Violation | None:
+    began = time.perf_counter()
+    world, violation = simulate(seed, space, folder)
+    print("\n".join(world.history))
+    print(violation or "nothing was violated", f"({time.perf_counter() - began:.2f} s)")
+    return violation
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10_000)
+    parser.add_argument("--from", type=int, default=0, dest="start")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--mutants", action="store_true", help="only the mutants")
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    space = load_space("default")
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        folder = Path(name)
+        if arguments.seed is not None:
+            return int(show(arguments.seed, space, folder) is not None)
+        count = 100 if arguments.quick else 0 if arguments.mutants else arguments.seeds
+        began, worked = time.perf_counter(), time.process_time()
+        told, violations = campaign(range(arguments.start, arguments.start + count), space, folder)
+        wall, worked = time.perf_counter() - began, time.process_time() - worked
+        print(f"{count} seeds: {violations} violations; {wall:.0f} s, {worked:.0f} s at work")
+        for kind, number in told.most_common():
+            print(f"  {number:7,} {kind}")
+        missed = 0
+        for mutant in MUTANTS:
+            found = hunt(mutant, space, folder)
+            missed += found is None
+            said = f"found by seed {found[0]}: {found[1]}" if found else f"not within {MOST} seeds"
+            print(f"mutant '{mutant}': {said}", flush=True)
+    return int(violations + missed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,582 @@
+"""One history of a search, driven by a seed: the real engine, ledger, retention, mirror and resume.
+
+Made up are the clock, the disk, storage and the workers, which train nothing and report the score
+that follows from a trial's settings. Whatever goes wrong, the seed decides; after every event it is
+checked that nothing is lost, double, deleted too early or written by two.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from model.common.files import write_atomic
+from model.training.checkpoint import checkpoints_in
+from tuner.engine.engine import Engine, Limits
+from tuner.engine.job import Job
+from tuner.engine.stages import Stages, for_trials, in_full
+from tuner.runs.ledger import Ledger, read_events
+from tuner.runs.lock import Deposed
+from tuner.runs.retention import CheckpointStore, wanted
+from tuner.runs.state import RunState, TrialState
+from tuner.runs.unknown_trials import set_unknown_trials_aside
+from tuner.space.space import Space
+from tuner.storage.fence import Superseded
+from tuner.storage.mirror import ALIVE, Mirror, check_driver
+from tuner.storage.remote import RemoteCheckpointStore, forget_unknown
+from tuner.storage.storage import StorageLost
+
+from .disk import Crash, Disk, in_place
+from .store import Bucket, BucketStorage, conditional
+
+TRIALS, MAXIMUM = 5, 360
+MOST_STEPS = 3000
+MOST_LOSSES = 2  # of a trial, so that none fails for them
+KEEP = 2
+
+
+class Violation(AssertionError):
+    """Something happened that never may."""
+
+
+class NoStudy:
+    """In place of the study file, which nothing reads back."""
+
+    def update(self, trial: TrialState) -> None:
+        pass
+
+
+@dataclass
+class Clock:
+    now: float = 1_700_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass
+class Plan:
+    """What a seed makes of a search."""
+
+    slots: int
+    stages: Stages
+    remote: bool
+    faults: int
+
+    @classmethod
+    def of(cls, rng: random.Random, quiet: bool) -> Plan:
+        slots = rng.choice([1, 1, 2, 3])
+        kind = rng.choice(["full", "continue", "restart"])
+        stages = in_full(TRIALS, MAXIMUM)
+        if kind != "full":
+            stages = for_trials(TRIALS, MAXIMUM, promotion=kind)  # type: ignore[arg-type]
+        remote, faults = rng.random() < 0.4, rng.randint(2, 9)
+        return cls(slots, stages, remote, 0 if quiet else faults)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the end does not depend on what comes first."""
+        return self.slots == 1 or len(self.stages.rungs) == 1
+
+
+@dataclass
+class Worker:
+    job: Job
+    points: list[int]
+    unheard: list[int]
+    hangs: bool = False
+
+
+@dataclass
+class World:
+    seed: int
+    space: Space
+    folder: Path
+    quiet: bool = False  # nothing goes wrong: what all others are compared with
+    told: Counter[str] = field(default_factory=Counter)
+    history: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # What is searched follows from one, what goes wrong from the other.
+        self.rng = random.Random(f"faults {self.seed}")
+        self.plan = Plan.of(random.Random(f"plan {self.seed}"), self.quiet)
+        self.clock = Clock()
+        self.disk = Disk(self.rng, self.told)
+        self.bucket = Bucket(self.rng, self.told)
+        self.saved: dict[str, list[int]] = {}  # trial -> examples of what its worker has saved
+        self.losses: Counter[str] = Counter()
+        self.machine = 0
+        self.acknowledged: list[dict[str, Any]] = []  # by the ledger that counts
+        self.driver: Driver | None = None
+        self.asleep: list[Driver] = []
+        self.faults = self.plan.faults
+
+    def say(self, line: str) -> None:
+        self.history.append(f"{self.clock.now - 1_700_000_000:7.1f}  {line}")
+
+    def score(self, trial: TrialState, examples: int) -> float:
+        ground = random.Random(f"{sorted(trial.settings.items(), key=str)} {trial.seed}").random()
+        return round(ground * (1 - 0.5 / (1 + examples / 100)), 6)
+
+    # --- the whole of it --------------------------------------------------------------------
+
+    def run(self) -> RunState:
+        with ExitStack() as stack:
+            stack.enter_context(in_place(self.disk))
+            stack.enter_context(conditional())
+            for module in ("tuner.runs.ledger", "tuner.engine.engine"):
+                stack.enter_context(mock.patch(f"{module}.time", self.clock))
+            # Two hosts on a shared folder that has no locks.
+            stack.enter_context(mock.patch("tuner.runs.ledger.lock_file", lambda file: True))
+            try:
+                return self._run()
+            finally:
+                for driver in [*self.asleep, *([self.driver] if self.driver else [])]:
+                    driver.close()
+
+    def _run(self) -> RunState:
+        for _ in range(MOST_STEPS):
+            self.clock.now += self.rng.expovariate(0.2)
+            try:
+                if self.driver is None:
+                    self._begin()
+                elif self._goes_wrong():
+                    self._fault(self.driver)
+                elif self.asleep and self.rng.random() < 0.15:
+                    self._wake(self.rng.choice(self.asleep))
+                elif self.driver.step(self.rng):
+                    self._check_end(self.driver)
+                    return self.driver.engine.state
+            except Crash:
+                self._crashed()
+            if self.driver is not None and self.driver.gone:
+                self._leave(self.driver)
+            self._check()
+        raise Violation(f"the search did not end within {MOST_STEPS} steps")
+
+    def _goes_wrong(self) -> bool:
+        if not self.faults or self.rng.random() > 0.06:
+            return False
+        self.faults -= 1
+        return True
+
+    def _begin(self) -> None:
+        place = self.folder / f"machine-{self.machine}"
+        place.mkdir(exist_ok=True)
+        try:
+            driver = Driver(self, place)
+        except (StorageLost, OSError) as error:
+            self.say(f"a driver could not begin: {error}")
+            return
+        self.driver = driver
+        self.say(f"driver {driver.name} began, with {len(driver.engine.state.trials)} trials")
+
+    def _crashed(self) -> None:
+        self.say("the driver's machine lost its power")
+        if self.driver is not None:
+            self.driver.close()
+        self.driver = None
+        self.disk.crash()
+
+    def _leave(self, driver: Driver) -> None:
+        self.say(f"driver {driver.name} left ({driver.engine.draining})")
+        driver.close()
+        self.driver = None
+
+    # --- what goes wrong --------------------------------------------------------------------
+
+    def _fault(self, driver: Driver) -> None:
+        kinds = ["kill", "kill", "disk", "worker", "worker", "hang", "twice", "drain", "sleep"]
+        if self.plan.remote:
+            kinds += ["storage", "answer", "machine"]
+        kind = self.rng.choice(kinds)
+        if kind == "kill":
+            self.disk.dies_in = self.rng.randint(0, 12)
+        elif kind == "disk":
+            self.disk.fails_in = self.rng.randint(0, 6)
+        elif kind == "storage":
+            self.bucket.errors = self.rng.randint(1, 4)
+        elif kind == "answer":
+            self.bucket.losses = 1
+        elif kind == "drain":
+            self.told["driver told to stop"] += 1
+            driver.engine.drain("interrupted")
+        elif kind in ("worker", "hang"):
+            self._lose_worker(driver, hangs=kind == "hang")
+        elif kind == "twice":
+            self._answer_again(driver)
+        elif kind in ("sleep", "machine"):
+            self._take_over(driver, wakes=kind == "sleep")
+        self.say(f"fault: {kind}")
+
+    def _lose_worker(self, driver: Driver, *, hangs: bool) -> None:
+        able = [n for n in driver.workers if self.losses[n] < MOST_LOSSES]
+        if not able:
+            return
+        name = self.rng.choice(able)
+        self.losses[name] += 1
+        self.told["worker hung" if hangs else "worker killed"] += 1
+        if hangs:
+            driver.workers[name].hangs = True
+        else:
+            del driver.workers[name]
+            driver.engine.lost(name, None)
+
+    def _answer_again(self, driver: Driver) -> None:
+        """An answer that comes twice, or after its trial has ended."""
+        state = driver.engine.state
+        heard = [event for event in state.reports if event["trial"] in state.trials]
+        if heard:
+            event = self.rng.choice(heard)
+            trial = state.trials[event["trial"]]
+            again = driver.record(trial, event["examples"])
+            self.told["late answer" if trial.status != "open" else "answer twice"] += 1
+            driver.engine.evaluated(trial.id, again)
+            if trial.status != "open":
+                driver.engine.finished(trial.id)
+
+    def _take_over(self, driver: Driver, *, wakes: bool) -> None:
+        """Another driver goes on while this one sleeps, for a while or for ever."""
+        self.driver = None
+        if wakes:
+            self.told["driver slept"] += 1
+            self.asleep.append(driver)
+        else:
+            self.told["machine lost"] += 1
+            driver.close()
+        if self.plan.remote:
+            self.machine += 1
+            there = self.bucket.there.get("ledger.jsonl", (b"", 0))[0]
+            self.acknowledged = self.acknowledged[: there.count(b"\n")]
+
+    def _wake(self, driver: Driver) -> None:
+        """It does what it was about to do, until it finds out."""
+        self.say(f"driver {driver.name} wakes")
+        before = self.disk.dies_in, self.disk.fails_in
+        self.disk.dies_in = self.disk.fails_in = None
+        for _ in range(8):
+            if driver.gone or driver.step(self.rng):
+                break
+            self._check()
+        self.disk.dies_in, self.disk.fails_in = before
+        if driver.gone:
+            self.told["driver found itself deposed"] += 1
+            self.asleep.remove(driver)
+            driver.close()
+
+    # --- what must hold ---------------------------------------------------------------------
+
+    def ledger_events(self) -> list[dict[str, Any]]:
+        path = self.folder / f"machine-{self.machine}" / "ledger.jsonl"
+        with self.disk.watched():
+            return read_events(path, self.say) if path.exists() else []
+
+    def acknowledge(self, driver: Driver, event: dict[str, Any]) -> None:
+        if driver is self.driver or self.driver is None:
+            self.acknowledged.append(event)
+
+    def _check(self) -> None:
+        driver = self.driver
+        if driver is None or self.disk.dead:
+            return
+        state = driver.engine.state
+        if len(driver.engine.live) > self.plan.slots:
+            raise Violation(f"{len(driver.engine.live)} trials run in {self.plan.slots} slots")
+        if len(state.search_trials) > TRIALS:
+            raise Violation("more configurations than were asked for")
+        for trial in state.trials.values():
+            if trial.examples > (trial.length or MAXIMUM):
+                raise Violation(f"{trial.id} trained on {trial.examples} examples")
+            saved = self.saved.get(trial.id, [])
+            if trial.status == "open" and saved and not self.has(trial.id, saved[-1], "state"):
+                raise Violation(f"the state of {trial.id}, which is open, was deleted")
+        for name, checkpoints in wanted(state, KEEP).items():
+            for checkpoint in checkpoints:
+                if not self.has(name, int(checkpoint.removeprefix("step-")), "model"):
+                    raise Violation(f"{checkpoint} of {name}, which is wanted, was deleted")
+        if self.rng.random() < 0.05:
+            self.check_ledger(state)
+
+    def check_ledger(self, state: RunState) -> None:
+        events = self.ledger_events()
+        known = self.acknowledged
+        if events[: len(known)] != known:
+            first = next(n for n, e in enumerate(known) if events[n : n + 1] != [e])
+            raise Violation(f"line {first + 1} was acknowledged, and is lost: {known[first]}")
+        if RunState.from_events(events, self.say) != state:
+            raise Violation("the driver's state does not follow from its ledger")
+
+    def _check_end(self, driver: Driver) -> None:
+        self.check_ledger(driver.engine.state)
+        state = driver.engine.state
+        if state.open_trials:
+            raise Violation("trials are open at the end")
+        if any(trial.status == "failed" for trial in state.trials.values()):
+            raise Violation("a trial failed for faults that were none of its own")
+        if self.plan.remote and self.bucket.there["ledger.jsonl"][0] != driver.ledger_bytes():
+            raise Violation("storage has another ledger than the driver at the end")
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def place(self, trial: str, examples: int, part: str) -> str:
+        return f"trials/{trial}/checkpoints/step-{examples:08d}/{part}"
+
+    def has(self, trial: str, examples: int, part: str) -> bool:
+        place = self.place(trial, examples, part)
+        if self.plan.remote:
+            return f"{place}/x" in self.bucket.there
+        return (self.folder / f"machine-{self.machine}" / place / "x").exists()
+
+    def save(self, trial: str, examples: int) -> None:
+        """What a worker does before it tells: the older state goes once the newer is there."""
+        older = [n for n in self.saved.get(trial, []) if n != examples]
+        for part in ("model", "state"):
+            place = self.place(trial, examples, part)
+            if self.plan.remote:
+                self.bucket.count += 1
+                self.bucket.there[f"{place}/x"] = b"1", self.bucket.count
+            else:
+                target = self.folder / f"machine-{self.machine}" / place
+                target.mkdir(parents=True, exist_ok=True)
+                (target / "x").touch()
+        self.saved[trial] = sorted({*older, examples})
+        for before in older:
+            place = self.place(trial, before, "state")
+            self.bucket.there.pop(f"{place}/x", None)
+            shutil.rmtree(self.folder / f"machine-{self.machine}" / place, ignore_errors=True)
+
+
+class Driver:
+    """What `tuner.search.driver` does, without Ray."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.folder = world, folder
+        self.name = f"d{world.told['drivers']}"
+        world.told["drivers"] += 1
+        self.workers: dict[str, Worker] = {}
+        self.mirror: Mirror | None = None
+        self.gone = False
+        if world.plan.remote:
+            self.fetch()
+        self.ledger = Ledger(folder / "ledger.jsonl", world.say)
+        try:
+            self.begin()
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def fetch(self) -> None:
+        """As `fetch_run`: the longer of two ledgers that tell the same story."""
+        there = BucketStorage(self.world.bucket).read("ledger.jsonl") or b""
+        path = self.folder / "ledger.jsonl"
+        here = path.read_bytes() if path.exists() else b""
+        if not here.startswith(there) and not there.startswith(here):
+            raise Violation("storage and the driver's folder tell different stories")
+        if not here.startswith(there):
+            write_atomic(path, there)
+
+    def begin(self) -> None:
+        world, state = self.world, self.ledger.state
+        if world.driver is None:
+            known = world.acknowledged
+            events = world.ledger_events()
+            if events[: len(known)] != known:
+                raise Violation("what was acknowledged is not there after a start")
+            world.acknowledged = events
+        self.ledger.listeners.append(lambda event: world.acknowledge(self, event))
+        store: Any = CheckpointStore(self.folder)
+        if world.plan.remote:
+            storage: Any = BucketStorage(world.bucket, self.name)
+            storage.judged = storage.read(ALIVE)
+            self.mirror = Mirror(storage, self.folder)
+            self.mirror.claim({"host": "made-up", "pid": 1, "driver": self.name})
+            forget_unknown(storage, state, world.say)
+            for name in [name for name in world.saved if name not in state.trials]:
+                del world.saved[name]
+            store = RemoteCheckpointStore(storage, self.mirror)
+        else:
+            set_unknown_trials_aside(self.folder, state, world.say)
+            for name in [name for name in world.saved if name not in state.trials]:
+                del world.saved[name]
+        rungs = [[rung.examples, rung.places] for rung in world.plan.stages.rungs]
+        self.ledger.append(
+            *("run",),
+            **{"version": "1", "name": "simulated", "objectives": ["overall"], "rungs": rungs},
+            **{"num_samples": TRIALS, "promotion": world.plan.stages.promotion, "seed": 0},
+            **{"sampler": "random", "resumed": bool(state.trials), "epoch": state.epoch + 1},
+            driver=self.name,
+        )
+        self.engine = Engine(
+            ledger=self.ledger,
+            space=world.space,
+            tasks=world.space.task_set,
+            folder=self.folder,
+            store=store,
+            data=None,
+            limits=Limits(world.plan.slots, threads=1, keep=KEEP),
+            stages=world.plan.stages,
+            extra={},
+            study=NoStudy(),  # type: ignore[arg-type]
+            warn=world.say,
+            log=world.say,
+        )
+
+    def close(self) -> None:
+        self.gone = True
+        self.ledger.close()
+
+    def ledger_bytes(self) -> bytes:
+        return (self.folder / "ledger.jsonl").read_bytes()
+
+    # --- one thing after the other ----------------------------------------------------------
+
+    def step(self, rng: random.Random) -> bool:
+        """Something that a driver does. True when the search is over."""
+        engine = self.engine
+        engine.tick()
+        if engine.draining or engine.fatal:
+            self._drain()
+            return False
+        if self.mirror is not None and rng.random() < 0.3:
+            self._settle()
+            return False
+        if rng.random() < 0.5 and (job := engine.next_job()) is not None:
+            engine.started(job.trial, "made-up", 1)
+            saved = self.world.saved.get(job.trial, [])
+            unheard = [point for point in saved if point > job.known]
+            points = [n for n in points_of(job) if n > max([job.known, *saved])]
+            self.workers[job.trial] = Worker(job, points, unheard)
+        elif self.workers:
+            self._train(rng.choice(sorted(self.workers)))
+        elif engine.done:
+            return self._end()
+        return False
+
+    def _train(self, name: str) -> None:
+        worker, trial = self.workers[name], self.engine.state.trials[name]
+        if worker.hangs:  # nothing is heard of it, until its worker is ended
+            if self.world.rng.random() < 0.2:
+                del self.workers[name]
+                self.engine.lost(name, {"kind": "infrastructure", "reason": "no sign of life"})
+            return
+        if worker.unheard:
+            examples = worker.unheard.pop(0)
+        elif worker.points:
+            examples = worker.points.pop(0)
+            if not self._may_save():
+                return
+            self.world.save(name, examples)
+            self.world.disk._call()  # the driver may die between the two
+        else:
+            del self.workers[name]
+            self.engine.finished(name)
+            return
+        if not self.engine.evaluated(name, self.record(trial, examples)):
+            self.workers.pop(name, None)
+
+    def _may_save(self) -> bool:
+        """A trial of a driver that was deposed sends nothing to storage."""
+        if self.mirror is None:
+            return self in (self.world.driver, None) or not self.world.driver
+        try:
+            check_driver(self.mirror.patient)
+        except StorageLost as error:
+            self.engine.storage_lost(str(error))
+            return False
+        return True
+
+    def record(self, trial: TrialState, examples: int) -> dict[str, Any]:
+        score = self.world.score(trial, examples)
+        interval = [score - 0.02, score + 0.02]
+        tasks = {name: {"value": score, "interval": interval} for name in self.engine.tasks.names}
+        checkpoint = f"step-{examples:08d}"
+        return {"examples": examples, "score": score, "tasks": tasks, "checkpoint": checkpoint}
+
+    def _settle(self) -> None:
+        assert self.mirror is not None
+        try:
+            self.mirror.settle()
+            self.mirror.trouble = None
+        except Superseded as error:
+            self.mirror.trouble = str(error)
+            self.mirror.abandon()
+        except StorageLost as error:
+            self.mirror.trouble = str(error)
+
+    def _drain(self) -> None:
+        for name in sorted(self.workers):
+            del self.workers[name]
+            self.engine.paused(name)
+        if self.engine.fatal is None and not self._deposed():
+            self.engine._write("end", reason=self.engine.draining)
+        if self.mirror is not None and not self.mirror.deposed:
+            self._settle()
+        if isinstance(self.engine.fatal, Deposed):
+            self.world.say(f"driver {self.name}: {self.engine.fatal}")
+        self.gone = True
+
+    def _deposed(self) -> bool:
+        return self.mirror is not None and self.mirror.deposed
+
+    def _end(self) -> bool:
+        if self.engine._write("end", reason="complete") is None:
+            return False  # the disk did not take it: this driver leaves, and the next one ends
+        if self.mirror is not None:
+            self._settle()
+            if self.mirror.trouble:
+                self.gone = True
+                return False
+        return True
+
+
+def points_of(job: Job) -> list[int]:
+    settings = job.settings
+    if at := settings.get("budget.eval_at"):
+        return list(at)
+    length, every = settings["budget.examples"], settings["budget.eval_every"]
+    return [*range(every, length, every), length]
+
+
+def outcome(state: RunState) -> list[Any]:
+    """What is the same however often a search was disturbed."""
+    return [
+        (t.id, t.params, t.status, t.level, [(e["examples"], e["score"]) for e in t.evaluations])
+        for t in state.trials.values()
+    ]
+
+
+@contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def simulate(seed: int, space: Space, folder: Path) -> tuple[World, Violation | None]:
+    """The history of one seed, and what it violated."""
+    with fresh(folder / str(seed)) as place:
+        world = World(seed, space, place)
+        try:
+            state = world.run()
+            kept = sorted(p.name for p in place.glob("*/trials/*/checkpoints") if checkpoints_in(p))
+            world.say(f"ended, {len(kept)} trials with checkpoints")
+        except Violation as violation:
+            return world, violation
+    if world.plan.is_decided:
+        with fresh(folder / f"{seed}-quiet") as place:
+            quiet = World(seed, space, place, quiet=True).run()
+        if outcome(quiet) != outcome(state):
+            return world, Violation("the end is not that of an undisturbed search")
+    return world, None

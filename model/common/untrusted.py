@@ -1,0 +1,138 @@
+"""The one door for files that somebody else may have written: a run's folder, what storage has.
+
+Regular files only, of a bounded size and depth, and no path that leads out of its folder.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from model.common.errors import InputError
+
+MOST_BYTES = 1 << 26  # of a file that is read as a whole, but for ledgers
+MOST_DEPTH = 32  # of values in values; what we write has five
+KINDS = {
+    stat.S_ISLNK: "a symbolic link",
+    stat.S_ISFIFO: "a pipe",
+    stat.S_ISDIR: "a folder",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+}
+REMEDY = "put back the file that was there, or remove this"
+
+
+def inside(root: Path, path: str | Path, start: Path | None = None) -> Path:
+    """The place that a path out of a file means, counted from `start` or `root`; never outside of
+    `root`, not even through a link. Raises InputError."""
+    place = Path(start or root) / str(path)
+    try:
+        real, home = place.resolve(), Path(root).resolve()
+    except (OSError, ValueError, RuntimeError):  # a NUL in it, links that go in a circle
+        real = home = Path("/")
+    if Path(path).is_absolute() or real == home or not real.is_relative_to(home):
+        fault = f"'{shown(str(path))}' leads out of it; files of a run name places inside only"
+        raise InputError(str(root), [fault])
+    return place
+
+
+def shown(text: str) -> str:
+    """Of a text that may be anything, what fits into a sentence."""
+    return "".join(c if c.isprintable() else "?" for c in text[:80])
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+    """A handle of a regular file; never waits. OSError as usual, InputError for anything else.
+
+    The last part of the path must be no link: a run has none, and behind one could be any file.
+    """
+    try:
+        file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError:
+        refuse_irregular(path)
+        raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        refuse_irregular(path)
+        raise InputError(str(path), [f"is not a regular file; {REMEDY}"])
+    return file
+
+
+def refuse_irregular(path: Path) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return
+    for is_kind, name in KINDS.items():
+        if is_kind(mode):
+            fault = f"is {name}, where a regular file is expected; {REMEDY}"
+            raise InputError(str(path), [fault])
+
+
+def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+    """All of a regular file. OSError as usual, InputError for what is none or too large."""
+    with open(open_regular(path), "rb") as file:
+        if (size := os.fstat(file.fileno()).st_size) > most:
+            fault = f"has {size:,} bytes, and no such file has more than {most:,}; {REMEDY}"
+            raise InputError(str(path), [fault])
+        return file.read(most + 1)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of plain, finite values. FileNotFoundError, or InputError for anything else."""
+    try:
+        return parse_json(read_regular(path))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(str(path), [f"cannot be read as JSON: {reason}"]) from None
+
+
+def parse_json(text: bytes | str) -> Any:
+    """ValueError for what is no JSON, too deep, or has a number that is not finite."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    for fault in unfit(value):
+        raise ValueError(fault)
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a finite number")
+
+
+def unfit(value: Any, where: str = "", depth: int = 0) -> Iterator[str]:
+    """The places inside a value that JSON would refuse or change, or that are too deep."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return
+    if kind is float or isinstance(value, float):  # NumPy's float64 is one, its others are not
+        if not math.isfinite(value):
+            yield f"'{where}' is {value}, not a finite number"
+    elif kind is int:
+        if not -(1 << 63) <= value < 1 << 64:
+            yield f"'{where}' is a number of too many digits"
+    elif depth > MOST_DEPTH:
+        yield f"'{where[:80]}' is nested too deeply"
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                yield f"{where or 'a key'}: {key!r} must be text to be a key"
+            else:
+                yield from unfit(entry, f"{where}.{key}" if where else key, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for index, entry in enumerate(value):
+            yield from unfit(entry, f"{where}[{index}]", depth + 1)
+    elif not isinstance(value, (bool, int, str)):
+        yield f"'{where}' is a {kind.__name__}; only plain values can be written"

@@ -1,0 +1,40 @@
+"""The encoder's layers through `torch.compile`: fewer launches for a GPU that is done too soon.
+
+Layer by layer, so that compiling is quick (all are alike) and what stands before them, where SMART
+takes hold, is as it was. Lengths and numbers of rows are symbols to the compiler: it works once for
+training and once for evaluation, not for every shape.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._triton import has_triton
+
+from model.modules.encoder import layers_of
+
+
+def wants_compile(asked: str | bool, device: torch.device, adapter: str) -> bool:
+    """auto: on CUDA, where launches are what a small step waits for."""
+    if asked == "auto":
+        return device.type == "cuda" and adapter != "pals" and can_compile()
+    return bool(asked)
+
+
+def can_compile() -> bool:
+    """Triton wants a C compiler on the machine, and many a container has none."""
+    compiler = next(filter(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang")), None)
+    return compiler is not None and has_triton()
+
+
+def compile_layers(encoder: nn.Module, backend: Any = "inductor") -> None:
+    for layer in layers_of(encoder):
+        layer.compile(dynamic=True, backend=backend)
+
+
+def is_compiled(encoder: nn.Module) -> bool:
+    return any(layer._compiled_call_impl is not None for layer in layers_of(encoder))

@@ -1,0 +1,378 @@
+"""A run's folder from a stranger: nothing outside of it is read, written or deleted."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from model.common.errors import InputError
+from model.common.untrusted import inside, open_regular, parse_json, read_json
+from model.training.checkpoint import DamagedCheckpoint, verify
+from tests.tuner.made_up_runs import begin, close, create, evaluate
+from tuner.runs.folder import read_run, refuse_strange, write_run
+from tuner.runs.ledger import Ledger, encode, read_events, read_state
+from tuner.runs.lines import FIRST
+from tuner.runs.lock import RunLock
+from tuner.runs.open import open_run
+from tuner.runs.request import ExecutionOptions
+from tuner.runs.retention import CheckpointStore, wanted
+from tuner.search.checks import refuse_or_allow
+from tuner.soup.ensemble_file import ENSEMBLE, read_ensemble
+
+RESUME = ExecutionOptions(resume=True)
+RUN = {
+    "event": "run",
+    "version": "1",
+    "name": "theirs",
+    "objectives": ["overall"],
+    "num_samples": 3,
+    "seed": 0,
+    "sampler": "tpe",
+    "resumed": False,
+}
+CREATED = {
+    "event": "created",
+    "trial": "t0000",
+    "number": 0,
+    "params": {},
+    "settings": {},
+    "origin": "sampler",
+    "seed": 0,
+}
+EVALUATED = {
+    "event": "evaluated",
+    "trial": "t0000",
+    "examples": 100,
+    "score": 0.5,
+    "checkpoint": "step-00000001",
+}
+
+
+def silent(line: str) -> None:
+    pass
+
+
+def write_ledger(path: Path, *events: dict[str, Any]) -> None:
+    """With checksums and numbers as they should be, whatever the events say."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content, before = b"", FIRST
+    for number, event in enumerate(events, 1):
+        line = encode({"event": event["event"], "time": float(number), **event}, number, before)
+        before = line[-11:-3].decode()
+        content += line
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """Somebody's checkpoints beside the run."""
+    place = tmp_path / "victim"
+    for name in ("checkpoints/step-00000001/model", "checkpoints/step-00000001/state", "model"):
+        (place / name).mkdir(parents=True)
+        (place / name / "mine").write_text("mine")
+    return place
+
+
+def files_of(place: Path) -> list[str]:
+    return sorted(str(file) for file in place.rglob("*"))
+
+
+# --- ids and paths out of files -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["up", "absolute", "a NUL", "empty", "a dot"])
+def test_a_trial_whose_id_is_a_path_is_refused_and_nothing_outside_is_touched(
+    tmp_path: Path, victim: Path, how: str
+) -> None:
+    names = {"up": "../../../victim", "absolute": str(victim), "a NUL": "t0000\0", "empty": ""}
+    name, run = names.get(how, "."), tmp_path / "runs" / "theirs"
+    write_run(run_at(run), {"space": "default"}, {"packages": {}})
+    failed = {"event": "failed", "trial": name, "kind": "code", "reason": "so"}
+    write_ledger(run / "ledger.jsonl", RUN, CREATED | {"trial": name}, failed)
+    before = files_of(tmp_path)
+    for attempt in (
+        lambda: Ledger(run / "ledger.jsonl", silent),
+        lambda: refuse_or_allow(run, RESUME),
+    ):
+        with pytest.raises(InputError, match="line 2: not an event that this version knows"):
+            attempt()
+    assert read_state(run / "ledger.jsonl", silent).trials == {}
+    with Ledger(run / "ledger.jsonl", silent, cut_back=True) as ledger:
+        assert not ledger.state.trials
+    assert [file for file in files_of(tmp_path) if "ledger" not in file] == [
+        file for file in before if "ledger" not in file
+    ]
+
+
+def run_at(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"checkpoint": "../../x"}, {"predictions": "/etc/passwd"}, {"predictions": "a/../../b"}],
+)
+def test_names_of_files_in_an_evaluation_stay_in_its_trial(
+    tmp_path: Path, field: dict[str, str]
+) -> None:
+    write_ledger(tmp_path / "ledger.jsonl", RUN, CREATED, EVALUATED | field)
+    with pytest.raises(InputError, match="line 3: not an event that this version knows"):
+        Ledger(tmp_path / "ledger.jsonl", silent)
+
+
+@pytest.mark.parametrize("where", ["trials", "trials/t0000", "trials/t0000/checkpoints"])
+def test_nothing_is_deleted_through_a_link(tmp_path: Path, victim: Path, where: str) -> None:
+    run = run_at(tmp_path / "run")
+    link = run / where
+    link.parent.mkdir(parents=True, exist_ok=True)
+    target = victim if where.endswith("t0000") else victim / "checkpoints"
+    if where == "trials":
+        target = run_at(tmp_path / "elsewhere")
+        victim.rename(target / "t0000")
+    link.symlink_to(target)
+    write_ledger(run / "ledger.jsonl", RUN, CREATED, EVALUATED)
+    before = files_of(tmp_path)
+    store = CheckpointStore(run)
+    for attempt in (
+        lambda: store.delete("t0000", ["step-00000001"]),
+        lambda: store.drop_states("t0000"),
+    ):
+        with pytest.raises(InputError, match="leads out of it"):
+            attempt()
+    for refused in (lambda: refuse_or_allow(run, RESUME), lambda: open_run(run)):
+        with pytest.raises(InputError, match=f"{where} is a link"):
+            refused()
+    assert files_of(tmp_path) == before
+
+
+def test_members_of_an_ensemble_and_signed_files_stay_in_their_run(
+    tmp_path: Path, victim: Path
+) -> None:
+    (victim / "model" / "stockpot.json").write_text("{}")
+    run = run_at(tmp_path / "run")
+    write_ledger(run / "ledger.jsonl", RUN)
+    folder = run_at(run / "soups" / "mine")
+    for model in ("../../../victim/model", str(victim / "model")):
+        members = [{"model": model, "weight": 1}]
+        answers = {"mood": {"rule": "mean", "members": members}}
+        (folder / ENSEMBLE).write_text(json.dumps({"format": 1, "answers": answers}))
+        with pytest.raises(InputError, match="mood: .* leads out of it"):
+            read_ensemble(folder)
+    (folder / "manifest.json").write_text(json.dumps({"../../../victim/model/mine": "0"}))
+    with pytest.raises(DamagedCheckpoint, match="manifest.json is missing or not readable"):
+        verify(folder)
+
+
+@given(st.lists(st.sampled_from(["..", ".", "a", "b/c", "", "/", "\0", "x" * 300]), max_size=6))
+def test_a_path_is_inside_or_refused(parts: list[str]) -> None:
+    root = Path("/nowhere/run")
+    try:
+        found = inside(root, "/".join(parts))
+    except InputError:
+        return
+    assert Path(os.path.normpath(found)).is_relative_to(root)
+
+
+# --- events -------------------------------------------------------------------------------------
+
+WRONG: dict[str, list[dict[str, Any]]] = {
+    "a trial that is a number": [CREATED | {"trial": 7}],
+    "settings that are a list": [CREATED | {"settings": [1]}],
+    "a number of words": [CREATED | {"number": "one"}],
+    "a field is missing": [{k: v for k, v in CREATED.items() if k != "settings"}],
+    "a score of words": [CREATED, EVALUATED | {"score": "high"}],
+    "a score of null": [CREATED, EVALUATED | {"score": None}],
+    "examples below zero": [CREATED, EVALUATED | {"examples": -1}],
+    "examples of a thousand digits": [CREATED, EVALUATED | {"examples": 10**1000}],
+    "an interval of one": [CREATED, EVALUATED | {"interval": [0.1]}],
+    "tasks that are a list": [CREATED, EVALUATED | {"tasks": [1]}],
+    "a task without its value": [CREATED, EVALUATED | {"tasks": {"mood": {}}}],
+    "values that are words": [CREATED, EVALUATED | {"values": {"overall": "x"}}],
+    "a time of words": [CREATED, {"event": "finished", "trial": "t0000", "time": "now"}],
+    "a time beyond all calendars": [{"event": "end", "reason": "so", "time": 1e300}],
+    "rungs that are numbers": [RUN | {"rungs": [1, 2]}],
+    "no objectives": [RUN | {"objectives": []}],
+    "a promotion that nobody knows": [RUN | {"promotion": "by luck"}],
+    "removed checkpoints as text": [
+        CREATED,
+        {"event": "removed", "trial": "t0000", "checkpoints": "abc"},
+    ],
+    "a level of words": [CREATED, {"event": "promoted", "trial": "t0000", "level": "top"}],
+    "an attempt that is a list": [CREATED, {"event": "started", "trial": "t0000", "attempt": []}],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_event_of_wrong_values_is_named_by_its_line(tmp_path: Path, wrong: str) -> None:
+    path = tmp_path / "ledger.jsonl"
+    write_ledger(path, RUN, *WRONG[wrong])
+    line = 1 + len(WRONG[wrong])
+    with pytest.raises(InputError, match=f"line {line}: not an event that this version knows"):
+        Ledger(path, silent)
+    told: list[str] = []
+    assert len(read_events(path, told.append)) == line - 1
+    assert len(told) == 1 and f"line {line}: not an event" in told[0]
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 200_000 + "]" * 200_000, '{"a":' * 60 + "1" + "}" * 60, "NaN", "1e999"]
+)
+def test_json_that_is_too_deep_or_not_finite_is_no_event(tmp_path: Path, value: str) -> None:
+    import zlib
+
+    path = tmp_path / "ledger.jsonl"
+    body = f'{{"event":"end","time":1.0,"reason":"so","x":{value}}}'.encode()
+    path.write_bytes(body[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(body))
+    with pytest.raises(InputError, match="line 1: not an event that this version knows"):
+        Ledger(path, silent)
+    with pytest.raises(ValueError):
+        parse_json(body)
+
+
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["t0000", "t0001", "overall", "mood", 100, 0.5]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+GOOD = [RUN, CREATED, CREATED | {"trial": "t0001", "number": 1}, EVALUATED,
+        {"event": "started", "trial": "t0000", "attempt": 0},
+        {"event": "frozen", "trial": "t0001", "examples": 3},
+        {"event": "promoted", "trial": "t0001", "level": 1},
+        {"event": "removed", "trial": "t0000", "checkpoints": ["step-00000001"]},
+        {"event": "stopped", "trial": "t0001", "examples": 3, "rung": 3, "reason": "low"},
+        {"event": "finished", "trial": "t0000"}]  # fmt: skip
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_an_event_says_it_is_taken_or_refused_in_words(
+    data: st.DataObject, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    events = [dict(event) for event in GOOD]
+    for _ in range(data.draw(st.integers(1, 3))):
+        event = data.draw(st.sampled_from(events))
+        event[data.draw(st.sampled_from([*event, "of", "level", "tasks", "interval"]))] = data.draw(
+            ANY
+        )
+    write_ledger(path, *(e if isinstance(e["event"], str) else e | {"event": "x"} for e in events))
+    try:
+        with Ledger(path, silent) as ledger:
+            state = ledger.state
+    except InputError as error:
+        assert "Traceback" not in str(error) and len(str(error)) < 20_000
+        state = read_state(path, silent)
+    wanted(state, 3)
+    state.ranked()
+    state.counts()
+
+
+# --- files that are none ------------------------------------------------------------------------
+
+
+def pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+STRANGE: dict[str, Callable[[Path], None]] = {
+    "a pipe": pipe,
+    "a folder": lambda place: place.mkdir(),
+    "a symbolic link": lambda place: place.symlink_to("/nowhere/at/all"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("file", ["lock", "ledger.jsonl", "run.yaml"])
+@pytest.mark.timeout(60)
+def test_a_file_that_is_no_regular_one_is_one_sentence_and_never_waited_for(
+    tmp_path: Path, kind: str, file: str
+) -> None:
+    write_ledger(tmp_path / "ledger.jsonl", RUN)
+    (tmp_path / file).unlink(missing_ok=True)
+    STRANGE[kind](tmp_path / file)
+    readers: dict[str, Callable[[], Any]] = {
+        "lock": lambda: RunLock(tmp_path / "lock", silent).acquire(),
+        "ledger.jsonl": lambda: Ledger(tmp_path / "ledger.jsonl", silent),
+        "run.yaml": lambda: read_run(tmp_path),
+    }
+    with pytest.raises(InputError, match=f"is {kind}, where a regular file is expected") as told:
+        readers[file]()
+    assert len(told.value.faults) == 1
+    if kind != "a folder":
+        with pytest.raises(InputError, match=f"{file} is a link, a pipe or a device"):
+            refuse_strange(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"pid": 1, "host": "h", "started": "s", "since": NaN}', '{"pid": "x"}', "[]", "[" * 90_000,
+     '{"pid": 1, "host": "h", "started": "s", "since": 1e400}', "\0" * 50],
+)  # fmt: skip
+def test_a_lock_of_nonsense_is_taken_over_in_words(tmp_path: Path, content: str) -> None:
+    (tmp_path / "lock").write_text(content + "\n")
+    told: list[str] = []
+    try:
+        with RunLock(tmp_path / "lock", told.append):
+            pass
+        assert len(told) == 1 and "a lock left by a crash; taken over" in told[0]
+    except InputError as error:
+        assert "has 90,001 bytes" in str(error)
+
+
+def test_json_files_are_bounded_and_finite(tmp_path: Path) -> None:
+    for text in ('{"a": NaN}', "[" * 90_000, '{"a": Infinity}', "\xff", ""):
+        (tmp_path / "x.json").write_text(text, encoding="latin-1")
+        with pytest.raises(InputError, match="cannot be read as JSON"):
+            read_json(tmp_path / "x.json")
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "nobody")
+    assert math.isclose(parse_json(b'{"a": 1.5}')["a"], 1.5)
+
+
+# --- copies -------------------------------------------------------------------------------------
+
+
+def lived(folder: Path) -> Iterator[bytes]:
+    """The ledger of a run after each of its two drivers."""
+    for number in range(2):
+        with Ledger(folder / "ledger.jsonl", silent) as ledger:
+            begin(ledger, resumed=bool(number), epoch=ledger.state.epoch + 1)
+            write_run(folder, {"space": "default"}, {"packages": {}}, ledger.state.epoch)
+            trial = create(ledger)
+            evaluate(ledger, trial, 100, 0.5)
+            close(ledger, trial, "finished")
+        yield (folder / "ledger.jsonl").read_bytes()
+
+
+def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path) -> None:
+    older, newer = lived(tmp_path)
+    refuse_or_allow(tmp_path, RESUME)
+    (tmp_path / "ledger.jsonl").write_bytes(older)
+    with pytest.raises(
+        InputError, match="is older than run.yaml: .* 2 drivers, and the ledger of 1"
+    ):
+        refuse_or_allow(tmp_path, RESUME)
+    refuse_or_allow(tmp_path, ExecutionOptions(resume=True, force=True))
+    (tmp_path / "ledger.jsonl").write_bytes(newer)
+    refuse_or_allow(tmp_path, RESUME)
+
+
+def test_an_open_handle_is_of_a_regular_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a device"):
+        open_regular(Path("/dev/null"))

@@ -1,0 +1,47 @@
+"""The package as its users have it: from a wheel, with nothing of the checkout in reach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+
+
+def build_wheel(place: Path) -> Path:
+    """Built from a copy, as setuptools leaves its traces in the folder that it builds from."""
+    source = place / "source"
+    skip = shutil.ignore_patterns("__pycache__")
+    for name in ("model", "tuner", "search_spaces"):
+        shutil.copytree(ROOT / name, source / name, ignore=skip)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"]
+    subprocess.run([*PIP, *build, str(place), str(source)], check=True)
+    (found,) = place.glob("*.whl")
+    return found
+
+
+def install(wheel: Path) -> Path:
+    target = wheel.parent / "installed"
+    command = ["install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
+    subprocess.run([*PIP, *command], check=True)
+    return target
+
+
+def run(installed: Path, folder: Path, *words: str, timeout: float = 240) -> str:
+    """What a command of the installed package prints; it must end well."""
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

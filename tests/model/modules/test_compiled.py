@@ -1,0 +1,89 @@
+"""torch.compile over the encoder's layers, with backends that need no GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from model.config.parse import parse_settings
+from model.config.settings import SmartSettings
+from model.modules.compiled import compile_layers, is_compiled, wants_compile
+from model.modules.encoder import layers_of
+from model.tasks.task_set import TaskSet
+from model.training.prepare import prepare
+
+from ...conftest import make_model
+from ..stepping import close, gradients, stepper
+
+pytestmark = [
+    # Asked by the compiler itself, of tensors between the layers.
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Any:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def test_compiled_layers_take_the_same_steps_and_no_shape_is_compiled_anew(batch_of: Any) -> None:
+    plain, compiled = make_model(dropout=0.0).train(), make_model(dropout=0.0).train()
+    counter = CompileCounterWithBackend("aot_eager")
+    compile_layers(compiled.encoder, counter)
+    known, ours = stepper(plain), stepper(compiled)
+    compilations = []
+    for number in range(5):
+        rounds = [(task.name, batch_of(task, 6, number)) for task in plain.spec.tasks]
+        expected = known.take(number, rounds, 1.0)
+        found = ours.take(number, rounds, 1.0)
+        assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+        compilations.append(counter.frame_count)
+    assert close(gradients(plain), gradients(compiled), 1e-4)
+    # With padding and without, at most; the first round may have had the one kind only.
+    assert 0 < compilations[-1] <= 4 and compilations[-1] == compilations[-2]
+
+
+def test_smart_takes_hold_before_compiled_layers(batch_of: Any) -> None:
+    plain, compiled = make_model(dropout=0.0).train(), make_model(dropout=0.0).train()
+    compile_layers(compiled.encoder, "eager")
+    smart = SmartSettings(weight=1.0)
+    rounds = [(task.name, batch_of(task)) for task in plain.spec.tasks]
+    expected = stepper(plain, smart=smart).take(0, rounds, 1.0)
+    found = stepper(compiled, smart=smart).take(0, rounds, 1.0)
+    assert found.smart == pytest.approx(expected.smart, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_inductor_gives_the_same_losses(batch_of: Any) -> None:
+    plain, compiled = make_model(dropout=0.0).train(), make_model(dropout=0.0).train()
+    compile_layers(compiled.encoder)
+    rounds = [(task.name, batch_of(task)) for task in plain.spec.tasks]
+    for number in range(2):
+        expected = stepper(plain).take(number, rounds, 1.0)
+        found = stepper(compiled).take(number, rounds, 1.0)
+        assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+
+
+def test_auto_is_for_cuda_and_not_for_pals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model.modules.compiled.has_triton", lambda: True)
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    assert wants_compile("auto", cuda, "none") and wants_compile("auto", cuda, "lora")
+    assert not wants_compile("auto", cuda, "pals") and not wants_compile("auto", cpu, "none")
+    assert wants_compile(True, cpu, "none") and not wants_compile(False, cuda, "none")
+    monkeypatch.setattr("shutil.which", lambda name: None)  # Triton could compile nothing
+    assert not wants_compile("auto", cuda, "none")
+
+
+@pytest.mark.parametrize("asked", ["auto", True])
+def test_a_run_compiles_what_it_was_told_to(asked: Any, tasks: TaskSet) -> None:
+    settings = {"encoder.name": "tiny", "compile": asked, "budget.examples": 30}
+    model = prepare(parse_settings(settings, tasks), tasks).model
+    assert is_compiled(model.encoder) == (asked is True)
+    assert len(layers_of(model.encoder)) == 2

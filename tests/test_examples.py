@@ -1,0 +1,58 @@
+"""The notebooks of examples/ run as they are, but for their parameters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tests.model.cs224n_files import write_cs224n
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+SMALL = {"ENCODER": "tiny", "BUDGET": 320, "SETTINGS": {"budget.eval_rows": 20}}
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def parameters(notebook: Any) -> Any:
+    (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    return cell
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_sound_and_holds_no_results(path: Path) -> None:
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert parameters(notebook)
+    for cell in notebook.cells:
+        assert cell.cell_type == "markdown" or not (cell.outputs or cell.execution_count)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    notebook = read(path)
+    given = dict(SMALL)
+    if path.stem == "cs224n":
+        given["DATA"] = str(write_cs224n(tmp_path / "data"))
+    parameters(notebook).source = "\n".join(f"{key} = {value!r}" for key, value in given.items())
+    place = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=900, kernel_name="python3", resources=place).execute()
+    said = "".join(
+        out.get("text", "") + out.get("data", {}).get("text/plain", "")
+        for cell in notebook.cells
+        for out in cell.get("outputs", ())
+    )
+    assert "best trials" in said and "Predictor(" in said and ".parquet" in said

@@ -1,0 +1,49 @@
+"""What a search says that it is sure of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.tuner.engine.test_task_gp import POINTS, Made
+from tuner.engine.conclusions import effects_of, expected_of
+
+
+def searched(lead: float) -> Made:
+    """Small batches help sentiment by so much, and nothing else does anything."""
+    made, rng = Made(), np.random.default_rng(0)
+    made.score(made.create({}, "default"), 600, sentiment=0.5, paraphrase=0.7, similarity=0.8)
+    for _ in range(14):
+        settings = POINTS.space.draw(rng)
+        small = settings["batch.sizes.sentiment"] == 4
+        noise = rng.normal(0, 0.01, 3)
+        values = {"sentiment": 0.5 + lead * small + noise[0]}
+        values |= {"paraphrase": 0.7 + noise[1], "similarity": 0.8 + noise[2]}
+        made.score(made.create(settings), 600, **values)
+    return made
+
+
+def test_a_clear_lead_is_sure_and_none_is_not() -> None:
+    found = [expected_of(searched(lead).state, POINTS.space) for lead in (0.25, 0.0)]
+    clear, none = found
+    assert clear is not None and none is not None
+    assert clear.best > clear.default + 0.03 and clear.worse < 0.1
+    assert 0.2 < none.worse < 0.8
+    assert clear.examples == 5400 and clear.default == pytest.approx(0.7, abs=0.05)  # overall
+
+
+def test_with_nothing_to_compare_it_says_nothing() -> None:
+    assert expected_of(Made().state, POINTS.space) is None
+    only = Made()
+    only.score(only.create({}, "default"), 600)
+    assert expected_of(only.state, POINTS.space) is None
+    assert effects_of(only.state, POINTS.space) == []
+
+
+def test_the_largest_effect_is_of_what_moves_the_task() -> None:
+    effects = effects_of(searched(0.25).state, POINTS.space)
+    first = effects[0]
+    assert (first.task, first.parameter) == ("sentiment", "batch.sizes.sentiment")
+    assert first.values == (4, 8, 16) and first.means[0] == max(first.means)
+    assert len(effects) == 3 * len(POINTS.columns)
+    assert all(effects[n].size >= effects[n + 1].size for n in range(len(effects) - 1))

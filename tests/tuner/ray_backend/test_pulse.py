@@ -1,0 +1,229 @@
+"""Workers that fall silent, machines that are about to go, and a Ray that does not start."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import RayTaskError
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import TrialScheduler
+
+from model.training.run_lock import FolderInUse
+from tests.tuner.search_runs import FIXED, Started, state_of
+from tuner.ray_backend import adapters
+from tuner.ray_backend.adapters import DrainStopper, RungScheduler
+from tuner.ray_backend.failures import classify
+from tuner.ray_backend.pulse import SILENT, STUCK, PulseWatch, end_process
+from tuner.ray_backend.session import start
+from tuner.ray_backend.trainable import WorkerUnfit, failure
+
+
+class Pulses:
+    """A clock, and workers whose pulses are as the test says."""
+
+    def __init__(self) -> None:
+        self.now, self.counts = 0.0, {1: 0, 2: 0}
+        self.watch = PulseWatch(lambda host, pid: str(self.counts[pid]).encode(), lambda: self.now)
+        self.watch.started("t0001", "here", 1)
+        self.watch.started("t0002", "here", 2)
+
+    def pass_time(self, seconds: float, beating: tuple[int, ...] = ()) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for _ in range(int(seconds / 5)):
+            self.now += 5
+            for pid in beating:
+                self.counts[pid] += 1
+            found = self.watch.silent(["t0001", "t0002"])
+        return found
+
+
+def test_a_worker_without_a_pulse_is_found_and_the_others_are_not() -> None:
+    pulses = Pulses()
+    assert pulses.pass_time(600, beating=(1, 2)) == {}
+    assert pulses.pass_time(SILENT, beating=(1,)) == {}
+    found = pulses.pass_time(10, beating=(1,))
+    assert list(found) == ["t0002"] and "no sign of life from its worker for" in found["t0002"]
+
+
+def test_a_training_that_hangs_is_found_by_its_results() -> None:
+    pulses = Pulses()
+    found: dict[str, str] = {}
+    for _ in range(int(STUCK / 60) + 1):
+        pulses.watch.heard("t0001")
+        found = pulses.pass_time(60, beating=(1, 2))
+    assert list(found) == ["t0002"] and "nothing was heard of its training" in found["t0002"]
+
+
+def test_a_driver_that_slept_does_not_blame_its_workers() -> None:
+    pulses = Pulses()
+    pulses.pass_time(20, beating=(1, 2))
+    pulses.now += 10 * STUCK
+    assert pulses.watch.silent(["t0001", "t0002"]) == {}
+    assert pulses.pass_time(SILENT - 10) == {}
+
+
+def test_a_worker_that_never_counted_is_judged_by_its_results_only() -> None:
+    pulses = Pulses()
+    pulses.watch.read = lambda host, pid: None
+    assert pulses.pass_time(5 * SILENT) == {}
+
+
+def test_only_workers_are_ended() -> None:
+    end_process(os.getpid())  # no process of Ray's, so nothing happens
+
+
+# --- what the scheduler does with it ------------------------------------------------------------
+
+
+class FakeEngine:
+    def __init__(self) -> None:
+        self.draining: str | None = None
+        self.live: dict[str, Any] = {"t0001": 1}
+        self.said: list[str] = []
+        self.now_paused: list[str] = []
+
+    def warn(self, line: str) -> None:
+        self.said.append(line)
+
+    def tick(self) -> None:
+        pass
+
+    def heartbeat(self, name: str, examples: int) -> None:
+        pass
+
+    def paused(self, name: str) -> None:
+        del self.live[name]
+        self.now_paused.append(name)
+
+
+@pytest.fixture
+def scheduled() -> tuple[RungScheduler, FakeEngine, Any, list[str]]:
+    engine = FakeEngine()
+    scheduler = RungScheduler(engine)  # type: ignore[arg-type]
+    ended: list[str] = []
+    scheduler.watch.end = lambda trial, actor: ended.append(trial)  # type: ignore[method-assign]
+    trial = SimpleNamespace(
+        trial_id="t0001", status=Trial.RUNNING, temporary_state=SimpleNamespace(ray_actor=None)
+    )
+    controller = SimpleNamespace(stopped=[])
+    controller.stop_trial = controller.stopped.append
+    scheduler.on_trial_add(controller, trial)  # type: ignore[arg-type]
+    return scheduler, engine, trial, ended
+
+
+BEAT = {"record": '{"heartbeat": true, "examples": 7}'}
+
+
+def test_a_trial_whose_machine_will_go_is_saved_and_moves_on(
+    scheduled: tuple[RungScheduler, FakeEngine, Any, list[str]],
+) -> None:
+    scheduler, engine, trial, _ = scheduled
+    scheduler.nodes["t0001"] = "node-a"
+    scheduler.leave({"node-b"})
+    assert scheduler.on_trial_result(None, trial, BEAT) == TrialScheduler.CONTINUE
+    scheduler.leave({"node-a"})
+    scheduler.leave({"node-a"})
+    assert engine.said == ["t0001: its machine is about to go; it is saved and moves on"]
+    assert scheduler.on_trial_result(None, trial, BEAT) == TrialScheduler.PAUSE
+    trial.status = Trial.PAUSED
+    scheduler.settle()
+    assert engine.now_paused == ["t0001"] and scheduler.controller.stopped == [trial]
+
+
+def test_saving_has_a_bound(
+    scheduled: tuple[RungScheduler, FakeEngine, Any, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, engine, trial, ended = scheduled
+    now = [0.0]
+    monkeypatch.setattr(adapters.time, "monotonic", lambda: now[0])
+    stopper = DrainStopper(engine, scheduler)  # type: ignore[arg-type]
+    monkeypatch.setattr(stopper, "_look_around", lambda: None)
+    engine.draining = "interrupted"
+    assert stopper.stop_all() is False and not ended
+    now[0] += adapters.DRAINED + 1
+    assert stopper.stop_all() is False
+    assert ended == ["t0001"] and "goes on from its last checkpoint" in engine.said[0]
+    trial.status = Trial.ERROR
+    monkeypatch.setattr(scheduler, "_lost", lambda trial: None)
+    assert stopper.stop_all() is True
+
+
+# --- errors of the machine ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES, errno.ESTALE])
+def test_an_error_of_the_operating_system_is_not_the_trials_own(number: int) -> None:
+    assert failure(OSError(number, os.strerror(number)))["kind"] == "infrastructure"
+    assert failure(FolderInUse("x", ["in use"]))["kind"] == "infrastructure"
+    assert failure(FileNotFoundError(errno.ENOENT, "no such file"))["kind"] == "code"
+    assert failure(OSError(errno.ENOSPC, "full"))["kind"] == "disk"
+
+
+def test_a_worker_that_is_unfit_is_told_from_a_trial_that_failed() -> None:
+    cause = WorkerUnfit("OSError: [Errno 5] Input/output error")
+    told = RayTaskError("step", "Traceback", cause).as_instanceof_cause()
+    assert classify(told) == {
+        "kind": "infrastructure",
+        "reason": "OSError: [Errno 5] Input/output error",
+    }
+    assert classify(RayTaskError("step", "Traceback", KeyError("x")))["kind"] == "code"
+
+
+# --- Ray that does not start --------------------------------------------------------------------
+
+
+class Starved:
+    def __init__(self, fails: int) -> None:
+        self.fails, self.places, self.shut = fails, list[str](), 0
+
+    def init(self, **options: Any) -> None:
+        self.places.append(Path(options["_temp_dir"]).name)
+        if len(self.places) <= self.fails:
+            raise RuntimeError("The current node timed out\nduring startup.\n" * 30)
+
+    def shutdown(self) -> None:
+        self.shut += 1
+
+
+def test_ray_that_does_not_start_is_tried_again_and_then_one_sentence(tmp_path: Path) -> None:
+    once = Starved(1)
+    start(once, None, tmp_path)
+    assert once.places == ["ray", "ray1"] and once.shut == 1
+    with pytest.raises(OSError, match="Ray did not start on this machine .*; free some") as told:
+        start(Starved(9), None, tmp_path)
+    assert "\n" not in str(told.value) and len(str(told.value)) < 400
+
+
+# --- a real one ---------------------------------------------------------------------------------
+
+FIRST = """
+import tuner.ray_backend.pulse, tuner.ray_backend.trainable
+from tests.faults.faulty_trials import UnfitTrial
+tuner.ray_backend.pulse.SILENT = 20.0
+tuner.ray_backend.trainable.SearchTrial = UnfitTrial
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_stopped_worker_is_ended_and_its_trial_goes_on(tmp_path: Path) -> None:
+    """And a disk that fails for a moment costs an attempt, not the trial."""
+    flags = (*FIXED, "--num-samples", "3", "--seed", "5")
+    search = Started.start(tmp_path, *flags, first=FIRST)
+    assert search.wait_for(lambda: len(search.new("evaluated")) >= 1)
+    first = search.new("evaluated")[0]["trial"]
+    (started,) = [e for e in search.new("started") if e["trial"] == first][-1:]
+    os.kill(started["pid"], signal.SIGSTOP)
+    code, said = search.finish()
+    assert code == 0, said
+    state = state_of(tmp_path / "default")
+    assert state.counts() == {"open": 0, "finished": 3, "stopped": 0, "failed": 0}
+    assert "no sign of life from its worker for" in said
+    assert state.trials["t0001"].attempts >= 2 and "Input/output error" in said
+    assert not Path(f"/proc/{started['pid']}").exists()

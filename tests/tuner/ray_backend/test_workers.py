@@ -1,0 +1,84 @@
+"""Evaluations on Ray's workers: the same soup, also where a worker is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.common.files import sha256_of
+from tests.tuner.soup_runs import POINTS, make_run, write_toy
+from tuner.ray_backend.resources import Resources
+from tuner.search.on_workers import MakeRunner, on_workers
+from tuner.soup.make import make_soup
+from tuner.soup.record import SoupRecord
+from tuner.soup.runner import RunnerThere
+
+pytestmark = pytest.mark.slow
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def without_times(soup: SoupRecord) -> dict[str, Any]:
+    return {**vars(soup), **dict.fromkeys(("time", "seconds", "ran"))}
+
+
+class Dies(RunnerThere):
+    """Of all workers the first that has a second evaluation is killed in it."""
+
+    asked = 0
+
+    def __call__(self, combinations: Any) -> Any:
+        self.asked += 1
+        with suppress(FileExistsError):
+            if self.asked == 2:
+                (Path(self.local.spec.run) / "killed").touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(combinations)
+
+
+def test_workers_make_the_same_soup_also_where_one_is_lost(
+    ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = write_toy(tmp_path / "data")
+    run = make_run(tmp_path / "run", POINTS[:3], tasks=str(toy), data=toy.parent)
+    told: list[str] = []
+
+    def made(runner: MakeRunner | None) -> SoupRecord:
+        """Always of the same run, and without what was evaluated before."""
+        for place in ("soup", "soups"):
+            if (run / place).exists():
+                (run / place).rename(tmp_path / f"{place}{len(list(tmp_path.iterdir()))}")
+        names = ["uniform soup", "learned soup"]
+        return make_soup(
+            run, methods=names, folders=True, log=quiet, warn=told.append, runner=runner
+        )
+
+    def weights() -> dict[str, str]:
+        places = [*run.glob("soup/*.safetensors"), *run.glob("soups/*/*.safetensors")]
+        return {str(place): sha256_of(place) for place in places}
+
+    alone = made(None)
+    files = weights()
+    assert any("uniform-soup/model" in name for name in files)
+    # More than there is room for: one of the workers never starts, and nobody waits for it.
+    slots = Resources(3, 1.0, 0.0)
+
+    def check(*, shared: bool) -> None:
+        with on_workers(slots, shared=shared, warn=told.append) as runner:
+            found = made(runner)
+        assert without_times(found) == without_times(alone)
+        assert weights() == files
+
+    check(shared=False)  # the models are sent, as where nobody shares a folder
+    assert not told
+    monkeypatch.setattr("tuner.search.on_workers.RunnerThere", Dies)
+    check(shared=True)
+    assert (run / "killed").exists()
+    assert len(told) == 1 and "another does its work" in told[0]

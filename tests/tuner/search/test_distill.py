@@ -1,0 +1,55 @@
+"""A search with --distill, without Ray: what it trains, what it says, and who answers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.tuner.search_runs import run_here, state_of
+from tuner.predict.predictor import load_predictor
+from tuner.runs.open import open_run
+from tuner.soup.methods import DISTILLED, PREDICTIONS
+from tuner.soup.record import read_soup
+
+SEARCH = (
+    *("--encoder", "tiny", "--set", "budget.eval_rows=40", "--max-examples", "120"),
+    *("--num-samples", "2", "--no-early-stopping", "--no-report", "--name", "taught"),
+)
+
+
+@pytest.mark.slow
+def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
+    done = run_here(tmp_path, *SEARCH, "--distill")
+    assert done.returncode == 0, done.stderr
+    assert "2 configurations of 120 examples, then one taught by them, of 120" in done.stdout
+    run = tmp_path / "taught"
+    state = state_of(run)
+    (trial,) = state.distilled
+    best = state.best_trial()
+    assert trial.status == "finished" and best is not None and best.id != trial.id
+    assert trial.of == best.configuration and trial.examples == best.examples
+    assert state.counts()["finished"] == 2  # it is no part of the search
+    teacher = run / "teacher" / "train.parquet"
+    assert trial.settings["distill.teacher"] == str(teacher)
+    assert set(pq.read_schema(teacher).names) >= {"task", "id", "prediction", "probabilities"}
+    soup = read_soup(run)
+    assert soup is not None and (method := soup.method(DISTILLED)) is not None
+    assert method.members == [f"{trial.id}/{trial.best()['checkpoint']}"]
+    assert method.score.value == pytest.approx(trial.best()["score"])
+    others = [each for each in soup.methods if each.name != DISTILLED]
+    assert not any(trial.id in str(each.members) for each in others)
+    assert any(each.kind == PREDICTIONS and each.models > 1 for each in others)
+    predictor = load_predictor(run, DISTILLED)
+    assert "the distilled (1 model)" in predictor.who
+    assert len(predictor.answer_texts({"sentiment": ["a fine film"]})["sentiment"].values) == 1
+    # Whoever goes on finds nothing left to do.
+    again = run_here(tmp_path, "--name", "taught", "--resume", "--distill")
+    assert again.returncode == 0, again.stderr
+    assert len(state_of(run).distilled) == 1
+    # A run that is moved keeps it: it is a model as any other.
+    moved = Path(shutil.move(run, tmp_path / "moved"))
+    assert open_run(moved).state.distilled[0].id == trial.id
+    assert load_predictor(moved, DISTILLED).place.is_dir()

@@ -1,0 +1,76 @@
+"""Ensembles over runs with other tasks: who answers what, scored and served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from model.common.errors import InputError
+from tests.tuner.soup_runs import POINTS, make_run, write_toy
+from tuner.predict.__main__ import main as predict
+from tuner.predict.predictor import load_predictor
+from tuner.soup.__main__ import main
+from tuner.soup.ensemble_file import read_ensemble
+from tuner.soup.methods import BEST
+from tuner.soup.several import ensembles_of
+
+ONE = {"optim.learning_rate": 6e-3}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """One run with all tasks, and one with one of them alone."""
+    root = tmp_path_factory.mktemp("several")
+    toy = write_toy(root / "data")
+    some = f"{toy}:mood"
+    return [
+        make_run(root / "all", POINTS[:2], tasks=str(toy), data=toy.parent),
+        make_run(root / "mood", [ONE], tasks=some, data=toy.parent, **{"batch.sizes": [8]}),
+    ]
+
+
+def test_each_model_answers_the_tasks_that_it_has(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "both"
+    assert main([*map(str, runs), "--out", str(out), "--quiet"]) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert "vs best single" in said and "greedy ensemble" in said and "take the" in said
+    mean = read_ensemble(out / "mean")
+    assert len(mean.parts["mood"].models) == 3 and len(mean.parts["much"].models) == 2
+    assert any("/mood/" in str(model) for model in mean.parts["mood"].models)
+    # Served as scored: by the command on all of dev, and from Python.
+    assert predict([str(out / "mean"), "--split", "dev", "--out", str(tmp_path / "p"), "-q"]) == 0
+    kept, made = pq.read_table(out / "mean/dev.parquet"), pq.read_table(tmp_path / "p/dev.parquet")
+    by_id = dict(zip(kept["id"].to_pylist(), kept["prediction"].to_pylist(), strict=True))
+    expected = [by_id[name] for name in made["id"].to_pylist()]
+    np.testing.assert_allclose(made["prediction"].to_numpy(), expected, atol=1e-4)
+    predictor = load_predictor(out / "recommended")
+    assert set(predictor.tasks) == {"mood", "said", "much"}
+    assert predictor.answer_texts({"mood": ["good good film"]})["mood"].names is not None
+
+
+def test_single_tasks_alone_are_compared_with_the_best_of_each(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    toy = runs[0].parent / "data" / "toy.yaml"
+    other = tmp_path / "much"
+    make_run(other, [ONE], tasks=f"{toy}:much", data=toy.parent, **{"batch.sizes": [8]})
+    found = ensembles_of([runs[1], other], tmp_path / "out", log=lambda line: None)
+    assert found.tasks.names == ("mood", "much") and found.against == "best per task"
+    assert BEST not in {result.name for result in found.results}
+    with pytest.raises(InputError, match="is there already"):
+        ensembles_of([runs[1], other], tmp_path / "out", log=lambda line: None)
+
+
+def test_tasks_that_are_not_the_same_are_refused(runs: list[Path], tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "data")
+    toy.write_text(toy.read_text().replace("regression: [0, 4]", "regression: [0, 5]"))
+    other = make_run(
+        tmp_path / "o", [ONE], tasks=f"{toy}:much", data=toy.parent, **{"batch.sizes": [8]}
+    )
+    with pytest.raises(InputError, match=r"o: much: range was .* and is .* \(compared with all\)"):
+        ensembles_of([runs[0], other], tmp_path / "out")

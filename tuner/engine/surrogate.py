@@ -1,0 +1,250 @@
+"""What every configuration would score in full: a Gaussian process for each task.
+
+The overall score is a sum over tasks, and most settings act on one of them: its pair encoding,
+its loss weight, its batch size. So each task has a process of its own, over the settings and the
+length of training, and what is said about the overall score is put together from theirs. It can
+put the best parts together into a configuration that nobody has tried.
+
+Errors fall with the length of training by a power law, so what is modelled is u = -log(error) of
+settings x at a time t, -1 for the shortest training and 0 for one in full:
+
+    u = trend(t) + persistent(x) + t * passing(x) + noise
+
+At the end only what persists is left, and settings that lead early and fall back are seen as such.
+`persistent` and `passing` share their length scales, one for each parameter. A priori a parameter
+that belongs to another task matters little to this one. The noise is what the score's bootstrap
+interval says, and in addition the luck of a seed, which is learned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from tuner.engine.points import Points
+
+Array = NDArray[np.float64]
+
+# Priors of the logarithms of all that is learned: mean and standard deviation. Length scales are
+# for parameters whose values are 1 apart at most; like Hvarfner et al. (2024) they grow with the
+# number of parameters, as the whole should vary as much with many as with few.
+OWN, SHARED, OTHERS = -0.5, 0.0, 1.5  # shifts of a length scale: whose parameter it is
+LENGTH_SD = 0.8
+PERSISTENT = (0.0, 0.5)
+PASSING = (math.log(0.5), 0.7)
+SLOPE = (0.0, 0.7)
+SEED_NOISE = (math.log(0.15), 0.7)
+EARLIER = (math.log(0.5), 1.0)
+BENT = 0.25  # of time: share ** -BENT; 0 would be its logarithm, 1 a floor that is soon reached
+LEAST_ERROR = 0.005
+BOUND = 4.0  # standard deviations of a prior that the search for the best values may stray
+JITTER = 1e-6
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Scores of settings after so much training."""
+
+    point: Array
+    share: float  # of the whole training, 0..1
+    values: Mapping[str, float]  # by task: metrics of which 1 is the best
+    variances: Mapping[str, float]
+
+
+class Inputs(NamedTuple):
+    """Where scores are, or are asked for."""
+
+    x: Tensor  # [n, width]: settings
+    t: Tensor  # [n]: time
+    known: Tensor  # [n, runs]: what earlier runs would say
+
+    def and_also(self, more: Inputs) -> Inputs:
+        return Inputs(*(torch.cat(pair) for pair in zip(self, more, strict=True)))
+
+
+class Process:
+    """One task's scores over settings and length.
+
+    What earlier runs say of it is where the process starts from, each with a weight that is
+    learned: a run that predicts nothing here gets none.
+    """
+
+    def __init__(
+        self,
+        points: Points,
+        task: str,
+        seen: Sequence[Observed],
+        scale: float,
+        earlier: Sequence[Process] = (),
+    ) -> None:
+        self.points, self.scale, self.earlier = points, scale, earlier
+        error = np.array([1 - each.values[task] for each in seen]).clip(LEAST_ERROR)
+        u = -np.log(error)
+        self.middle, self.unit = float(u.mean()), float(u.std()) or 1.0
+        self.y = torch.tensor((u - self.middle) / self.unit)
+        variances = np.array([each.variances[task] for each in seen]) / error**2
+        self.noise = torch.tensor(variances / self.unit**2)
+        self.at = self._inputs(np.stack([each.point for each in seen]), [e.share for e in seen])
+        self.prior = self._prior(task)
+        self.learned = self._fit()
+        self._condition()
+
+    def _inputs(self, points: Array, shares: Sequence[float]) -> Inputs:
+        x = torch.tensor(points)
+        t = torch.tensor([(1 - share**-BENT) / self.scale for share in shares]).double()
+        said = [run.standardised(points, shares) for run in self.earlier]
+        return Inputs(x, t, torch.stack(said, 1) if said else x[:, :0])
+
+    def _prior(self, task: str) -> Tensor:
+        """[learned, 2]: means and standard deviations; length scales come first."""
+        columns = self.points.columns
+        usual = 0.5 * math.log(max(1, len(columns)))
+        shifts = [
+            SHARED if column.task is None else OWN if column.task == task else OTHERS
+            for column in columns
+        ]
+        lengths = [(usual + shift, LENGTH_SD) for shift in shifts]
+        others = (SEED_NOISE, PERSISTENT, PASSING, SLOPE, *[EARLIER] * len(self.earlier))
+        return torch.tensor([*lengths, *others]).double()
+
+    def _kernel(self, learned: Tensor, one: Inputs, two: Inputs) -> Tensor:
+        columns = self.points.columns
+        lengths = torch.cat(
+            [learned[n].exp().expand(column.width) for n, column in enumerate(columns)]
+        )
+        _, persistent, passing, slope, *_ = learned[len(columns) :].exp().pow(2)
+        a, b = one.x / lengths, two.x / lengths
+        squared = (a.pow(2).sum(1)[:, None] + b.pow(2).sum(1)[None] - 2 * a @ b.T).clamp_min(0)
+        r = (5 * squared + 1e-12).sqrt()
+        alike = (1 + r + r.pow(2) / 3) * (-r).exp()  # Matérn 5/2
+        both = one.t[:, None] * two.t[None]
+        kernel: Tensor = alike * (persistent + passing * both) + 1 + slope * both
+        return kernel
+
+    def _expected(self, learned: Tensor, at: Inputs) -> Tensor:
+        """By earlier runs alone, each by its weight."""
+        return at.known @ learned[len(self.points.columns) + 4 :].exp()
+
+    def _covariance(self, learned: Tensor) -> Tensor:
+        luck = learned[len(self.points.columns)].exp().pow(2)
+        return self._kernel(learned, self.at, self.at) + torch.diag(self.noise + luck + JITTER)
+
+    def _fit(self) -> Tensor:
+        """The most probable values, given the prior and what was seen."""
+        mean, sd = self.prior.T
+
+        def loss(values: Array) -> tuple[float, Array]:
+            learned = torch.tensor(values, requires_grad=True)
+            root = torch.linalg.cholesky(self._covariance(learned))
+            y = self.y - self._expected(learned, self.at)
+            solved = torch.cholesky_solve(y[:, None], root)[:, 0]
+            fit = 0.5 * y @ solved + root.diagonal().log().sum()
+            total = fit + 0.5 * ((learned - mean) / sd).pow(2).sum()
+            (gradient,) = torch.autograd.grad(total, learned)
+            return total.item(), gradient.numpy()
+
+        low, high = mean - BOUND * sd, mean + BOUND * sd
+        bounds = list(zip(low.tolist(), high.tolist(), strict=True))
+        found = minimize(
+            loss, mean.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}
+        )
+        return torch.tensor(found.x)
+
+    def _condition(self) -> None:
+        self.root = torch.linalg.cholesky(self._covariance(self.learned))
+        y = self.y - self._expected(self.learned, self.at)
+        self.weights = torch.cholesky_solve(y[:, None], self.root)[:, 0]
+
+    def standardised(self, points: Array, shares: Sequence[float]) -> Tensor:
+        """The mean of u on the scale of what was seen."""
+        new = self._inputs(points, shares)
+        across = self._kernel(self.learned, new, self.at)
+        return self._expected(self.learned, new) + across @ self.weights
+
+    def posterior(self, points: Array, share: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Mean and covariance of u, without the luck of a seed."""
+        new = self._inputs(points, [share] * len(points))
+        across = self._kernel(self.learned, new, self.at)
+        half = torch.linalg.solve_triangular(self.root, across.T, upper=False)
+        left = self._kernel(self.learned, new, new) - half.T @ half
+        mean = self._expected(self.learned, new) + across @ self.weights
+        return self.middle + self.unit * mean, left * self.unit**2
+
+    def predict(self, points: Array, share: float = 1.0) -> tuple[Array, Array]:
+        """Mean and variance of the metric: its error is log-normal."""
+        u, covariance = self.posterior(points, share)
+        mean, variance = u.numpy(), covariance.diagonal().clamp_min(1e-12).numpy()
+        error = np.exp(-mean + variance / 2)
+        return 1 - error, error**2 * np.expm1(variance)
+
+    def draw(self, points: Array, count: int, rng: np.random.Generator) -> Array:
+        """[count, points]: metrics in full as they may be, all of them together."""
+        u, covariance = self.posterior(points)
+        root = torch.linalg.cholesky(covariance + JITTER * self.unit**2 * torch.eye(len(u)))
+        normal = rng.standard_normal((count, len(u)))
+        drawn: Array = 1 - np.exp(-(u.numpy() + normal @ root.T.numpy()))
+        return drawn
+
+    def believe(self, points: Array, shares: Sequence[float]) -> None:
+        """Take what is expected of points that are being tried as if it had been seen."""
+        self.y = torch.cat([self.y, self.standardised(points, shares)])
+        self.at = self.at.and_also(self._inputs(points, shares))
+        self.noise = torch.cat([self.noise, self.noise.mean().expand(len(shares))])
+        self._condition()
+
+
+class Surrogate:
+    """All tasks together. `weights` are those of the tasks in what is to be maximised.
+
+    `earlier` has what was seen in earlier runs, each by the tasks of this one that it speaks of.
+    """
+
+    def __init__(
+        self,
+        points: Points,
+        seen: Sequence[Observed],
+        weights: Mapping[str, float],
+        earlier: Sequence[Sequence[Observed]] = (),
+    ) -> None:
+        self.weights = {task: weight for task, weight in weights.items() if weight}
+        self.processes = {
+            task: Process(
+                *(points, task, seen, _scale(seen)),
+                [Process(points, task, r, _scale(r)) for r in earlier if task in r[0].values],
+            )
+            for task in self.weights
+        }
+
+    def predict(self, points: Array, share: float = 1.0) -> tuple[Array, Array]:
+        """Mean and standard deviation of the weighted sum; tasks err independently."""
+        mean, variance = np.zeros(len(points)), np.zeros(len(points))
+        for task, weight in self.weights.items():
+            own_mean, own_variance = self.processes[task].predict(points, share)
+            mean += weight * own_mean
+            variance += weight**2 * own_variance
+        return mean, np.sqrt(variance)
+
+    def draw(self, points: Array, count: int, rng: np.random.Generator) -> Array:
+        """[count, points]: what they may score in full."""
+        total = np.zeros((count, len(points)))
+        for task, weight in self.weights.items():
+            total += weight * self.processes[task].draw(points, count, rng)
+        return total
+
+    def believe(self, points: Array, shares: Sequence[float]) -> None:
+        for process in self.processes.values():
+            process.believe(points, shares)
+
+
+def _scale(seen: Sequence[Observed]) -> float:
+    """Of time, so that the shortest training is at -1."""
+    shortest = min(min(each.share for each in seen), 0.5)
+    return float(shortest**-BENT) - 1

@@ -1,0 +1,145 @@
+"""Workers for what comes after the trials: one for each slot of the search, asked one by one.
+
+A worker keeps what it has loaded. One that is lost with its machine costs a repeat of what it was
+asked, by another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from model.training.inputs import Warn
+from tuner.ray_backend.resources import Resources
+
+ATTEMPTS = 4  # of one question: who loses so many workers has another problem
+GOODBYE = 10.0  # seconds for a worker to tidy up
+LOOK = 0.2  # seconds between looks at those that start
+PATIENCE = 600.0  # seconds for the first of them, as an autoscaler takes its time
+
+
+class Stored:
+    """A value in Ray's object store, which comes to a node when it is asked for there."""
+
+    def __init__(self, value: Any) -> None:
+        self.ref = ray.put(value)
+
+    def __call__(self) -> Any:
+        return ray.get(self.ref)
+
+
+class Worker:
+    """Answers questions on its node: `make` is called there, and makes who answers."""
+
+    def __init__(self, make: Callable[[], Any], threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.made = make()
+
+    def ready(self) -> None:
+        """Answers as soon as the worker is there."""
+
+    def ask(self, *question: Any) -> tuple[Any, str]:
+        return self.made(*question), ray.util.get_node_ip_address()
+
+    def close(self) -> None:
+        self.made.close()
+
+
+class WorkerPool:
+    """At most as many workers as there are slots. Threads may ask at the same time.
+
+    A worker starts when all others are busy. It may find no room, where a machine was lost: whoever
+    waits for it takes the next one that is free.
+    """
+
+    def __init__(self, make: Callable[[], Any], resources: Resources, warn: Warn) -> None:
+        self.make, self.resources, self.warn = make, resources, warn
+        self.size = self._unstarted = resources.slots
+        self.places: set[str] = set()  # addresses of the nodes that have answered
+        self._starting: dict[Any, Any] = {}  # by the sign that it is there
+        self._idle: list[Any] = []
+        self._failed = 0  # starts
+        self._changed = threading.Condition()
+
+    def ask(self, *question: Any) -> Any:
+        for attempt in range(1, ATTEMPTS + 1):
+            worker = self._take()
+            try:
+                answer, place = ray.get(worker.ask.remote(*question))
+            except RayActorError as error:
+                self._give(None)
+                if attempt == ATTEMPTS:
+                    raise
+                reason = next(iter(str(error).splitlines()), "it died")[:120]
+                self.warn(f"a worker was lost ({reason}); another does its work")
+            except BaseException:
+                self._give(worker)
+                raise
+            else:
+                self._give(worker)
+                self.places.add(place)
+                return answer
+        raise AssertionError  # the last attempt returned or raised
+
+    def _take(self) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        with self._changed:
+            while True:
+                self._greet()
+                if self._idle:
+                    return self._idle.pop()
+                if self._unstarted:
+                    self._unstarted -= 1
+                    worker = self._start()
+                    self._starting[worker.ready.remote()] = worker
+                busy = self.size - self._unstarted - len(self._starting)
+                if busy:
+                    deadline = time.monotonic() + PATIENCE
+                elif time.monotonic() > deadline:
+                    raise TimeoutError("the cluster has no room for a worker")
+                self._changed.wait(LOOK)
+
+    def _greet(self) -> None:
+        """Those that have started are idle; one that could not is started anew when needed."""
+        for sign in [sign for sign in self._starting if ray.wait([sign], timeout=0)[0]]:
+            worker = self._starting.pop(sign)
+            try:
+                ray.get(sign)
+                self._idle.append(worker)
+            except RayActorError:
+                self._unstarted += 1
+                self._failed += 1
+                if self._failed >= ATTEMPTS * self.size:
+                    raise
+
+    def _give(self, worker: Any) -> None:
+        with self._changed:
+            if worker is None:
+                self._unstarted += 1
+            else:
+                self._idle.append(worker)
+            self._changed.notify()
+
+    def _start(self) -> Any:
+        options = {"num_cpus": self.resources.cpus, "num_gpus": self.resources.gpus}
+        there = ray.remote(Worker).options(**options, scheduling_strategy="SPREAD")
+        return there.remote(self.make, self.resources.threads)
+
+    def close(self) -> None:
+        """When nobody asks any more."""
+        with self._changed:
+            idle, starting = self._idle, list(self._starting.values())
+            self._idle, self._starting = [], {}
+        for worker in idle:
+            with contextlib.suppress(Exception):  # it is lost
+                ray.get(worker.close.remote(), timeout=GOODBYE)
+        for worker in [*idle, *starting]:
+            ray.kill(worker)

@@ -1,0 +1,191 @@
+"""Who runs an average on the dev rows: this process, or others that are asked to.
+
+`EvaluationSpec` is all that it takes, so that a worker on another machine can do it as well: the
+driver of a cluster often has no GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from model.common.errors import InputError
+from model.config.parse import parse_settings
+from model.data.batches import Assembler
+from model.evaluation.evaluate import Rows, evaluate
+from model.evaluation.model_folder import read_model
+from model.modules.device import evaluation_precision, find_device
+from model.modules.encoder import load_encoder, load_tokenizer
+from model.tasks.task_set import load_task_set, split_origin
+from model.training.inputs import Warn, load_inputs
+from model.training.prepare import fill_in
+from tuner.ray_backend.staging import StagedInput, unpack
+from tuner.runs.scratch import scratch_folder
+from tuner.soup.average import ENCODER, SoupModel
+from tuner.soup.combinations import TaskCombinations
+
+
+@dataclass(frozen=True)
+class DevData:
+    """The dev rows of a run, to run a model on."""
+
+    rows: Mapping[str, Rows]
+    precision: torch.dtype
+
+
+@dataclass(frozen=True)
+class EvaluationSpec:
+    run: str
+    models: Sequence[Path]  # folders of the ingredients
+    base: int  # whose configuration an average gets
+    settings: Mapping[str, Any]  # of the run's default configuration
+    tasks: str
+    data: str | None
+    fingerprint: str
+    start: tuple[str, str | None]  # the encoder and the `init_from` that the group began with
+    several_encoders: bool = False  # then those that are averaged may have another tokenizer
+
+    def paths(self) -> list[str | None]:
+        """What it names beside the models and may be of this machine alone."""
+        return [self.data, self.tasks, *self.start]
+
+    def moved(self, local: Callable[[str], str], models: Sequence[Path]) -> EvaluationSpec:
+        """For another machine, whose paths `local` knows."""
+        encoder, init_from = self.start
+        file, some = split_origin(self.tasks)
+        settings = dict(self.settings)
+        for key in ("encoder.name", "init_from"):
+            settings[key] = settings.get(key) and local(settings[key])
+        return replace(
+            self,
+            models=models,
+            settings=settings,
+            tasks=local(file) + some,
+            data=self.data and local(self.data),
+            start=(local(encoder), init_from and local(init_from)),
+        )
+
+
+class Runner(Protocol):
+    at_once: int  # evaluations that it can be asked for side by side
+
+    def run(self, combinations: TaskCombinations) -> pa.Table:
+        """What averages with one trunk answer to the dev rows of their tasks."""
+        ...
+
+
+class LocalRunner:
+    """One model in this process, that takes on one average after the other."""
+
+    at_once = 1
+
+    def __init__(self, spec: EvaluationSpec, warn: Warn = print) -> None:
+        self.spec, self.warn = spec, warn
+
+    @cached_property
+    def data(self) -> DevData:
+        """Read the run's data, and make sure that they are what the search saw."""
+        spec, tasks = self.spec, load_task_set(self.spec.tasks)
+        config = fill_in(parse_settings(spec.settings, tasks))
+        place = None if spec.data is None else Path(spec.data)
+        inputs = load_inputs(config, tasks, place, load_tokenizer(config.encoder.name), self.warn)
+        if inputs.fingerprint != spec.fingerprint:
+            fault = "the data are not those of the search"
+            raise InputError(spec.run, [f"{fault}; name the folder where they are with --data"])
+        if spec.several_encoders:
+            tokenizer = load_tokenizer(str(spec.models[spec.base]))
+            inputs = load_inputs(config, tasks, place, tokenizer, lambda line: None)
+        rows = {name: of.dev for name, of in inputs.tasks.items()}
+        return DevData(rows, evaluation_precision(config.precision, find_device(None)))
+
+    @cached_property
+    def soup_model(self) -> SoupModel:
+        return SoupModel(self.spec.models, self.spec.base, find_device(None), self._start)
+
+    def _start(self) -> dict[str, Tensor]:
+        """The weights that all of the group began with."""
+        encoder, init_from = self.spec.start
+        if init_from:
+            return dict(read_model(Path(init_from))[0].state_dict())
+        weights = load_encoder(encoder).state_dict()
+        return {ENCODER + name: tensor for name, tensor in weights.items()}
+
+    def run(self, combinations: TaskCombinations) -> pa.Table:
+        data = self.data  # first: if they are others, nothing else counts
+        model, tokenizer = self.soup_model.average(combinations)
+        rows = {task: data.rows[task] for task in combinations}
+        assembler = Assembler.of(tokenizer, model.spec.max_length)
+        return evaluate(model, rows, assembler, precision=data.precision).predictions
+
+
+# --- elsewhere ----------------------------------------------------------------------------------
+
+
+class Pool(Protocol):
+    size: int
+
+    def ask(self, *question: Any) -> Any: ...
+
+
+class PooledRunner:
+    """Workers elsewhere, each with a runner that `RunnerThere` made."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.at_once = pool, pool.size
+
+    def run(self, combinations: TaskCombinations) -> pa.Table:
+        return self.pool.ask(combinations)
+
+
+class RunnerThere:
+    """A runner on another machine, with its paths: called with combinations.
+
+    `staged` are inputs that the driver's machine has and `models` the ingredients' folders, if the
+    other machine does not see them; they come when they are needed, and go with the runner.
+    """
+
+    def __init__(
+        self,
+        spec: EvaluationSpec,
+        staged: Mapping[str, Callable[[], StagedInput]],
+        models: Sequence[Callable[[], StagedInput]] | None = None,
+    ) -> None:
+        self.stack = ExitStack()
+        folders: Sequence[Path] = spec.models
+        if models is not None:
+            folders = FetchedModels(models, self.stack.enter_context(scratch_folder()))
+
+        def local(path: str) -> str:
+            return str(unpack(staged[path]())) if path in staged else path
+
+        self.local = LocalRunner(spec.moved(local, folders))
+
+    def __call__(self, combinations: TaskCombinations) -> pa.Table:
+        return self.local.run(combinations)
+
+    def close(self) -> None:
+        self.stack.close()
+
+
+class FetchedModels(Sequence[Path]):
+    """Models by number, each brought here when it is first read."""
+
+    def __init__(self, models: Sequence[Callable[[], StagedInput]], store: Path) -> None:
+        self.models, self.store = models, store
+        self.here: dict[int, Path] = {}
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def __getitem__(self, number: Any) -> Any:
+        if number not in self.here:
+            self.here[number] = unpack(self.models[number](), self.store)
+        return self.here[number]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.tuner.moments import Moment
 from tests.tuner.search_runs import FIXED, Started, curves_of, run_here, state_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -20,9 +21,10 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A search whose only machine was lost on the way, and that was then brought to its end."""
     place = tmp_path_factory.mktemp("lost")
     psutil = pytest.importorskip("psutil")
-    search = Started.start(place, *SAME)
-    assert search.wait_for(lambda: len(search.new("evaluated")) >= 2)
+    search = Started.start(place, *SAME, hold=[Moment("evaluated", nth=2)])
+    search.wait_until_held()
     lose_machine(psutil.Process(search.process.pid))
+    search.go_on()
     code, said = search.finish()
     assert code == 1, said
     assert "no machine is left" in said and "--resume --name default" in said

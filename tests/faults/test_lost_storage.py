@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.relay import Relay
+from tests.tuner.moments import Moment
 from tests.tuner.s3_server import S3, s3_server
 from tests.tuner.search_runs import FIXED, Started, curves_of, events, is_alive, run_here, state_of
 
@@ -42,9 +43,10 @@ def test_a_bucket_cut_off_in_the_middle_stops_the_search_and_nothing_is_lost(
     line = Relay(s3.port)
     url = S3(line.port, s3.client).url("runs")
     flags = (*TRIALS, "--local-path", str(tmp_path))
-    search = Started.start(tmp_path, *flags, url=url)
-    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3), search.end()
+    search = Started.start(tmp_path, *flags, url=url, hold=[Moment("evaluated", nth=3)])
+    search.wait_until_held()
     line.cut()
+    search.go_on()
     code, said = search.finish()
     assert code != 0
     assert "cannot write" in said and "in s3://bucket/runs/default" in said
@@ -65,10 +67,11 @@ def test_a_folder_that_vanishes_in_the_middle_stops_the_search_and_nothing_is_lo
     undisturbed: Path, tmp_path: Path
 ) -> None:
     here, away = tmp_path / "storage", tmp_path / "away"
-    search = Started.start(here, *TRIALS)
-    assert search.wait_for(lambda: len(search.new("evaluated")) >= 3), search.end()
+    search = Started.start(here, *TRIALS, hold=[Moment("evaluated", nth=3)])
+    search.wait_until_held()
     workers = {e["pid"] for e in events(search.folder) if e["event"] == "started"}
     here.rename(away)
+    search.go_on()
     code, said = search.finish()
     assert code != 0
     assert f"{search.folder} is gone" in said and "--resume" in said, said

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -17,6 +17,7 @@ from typing import Any
 from optuna.trial import TrialState
 
 from model.common.files import sha256_of
+from tests.tuner.moments import Moment, is_held
 from tests.tuner.without_ray import without_ray
 from tuner.ray_backend.trainable import SearchTrial
 from tuner.runs.folder import LEDGER
@@ -76,14 +77,18 @@ class Started:
         name: str = "default",
         url: str | None = None,
         first: str = "",
+        hold: Sequence[Moment] = (),
     ) -> Started:
         """`url`: where the run is mirrored to, with `storage` as its folder here.
 
-        `first`: code that runs before the command does, in the same process.
+        `first`: code that runs before the command does, in the same process. `hold`: when the
+        driver is to stop, until `go_on`.
         """
         folder = storage / name
         since = len(events(folder))
         words = command(url or storage, *flags, "--name", name)
+        if hold:
+            first += f"\nfrom tests.tuner.moments import Moment, hold_at\nhold_at(*{[*hold]!r})\n"
         if first:
             begin = f"{first}\nfrom tuner.search.__main__ import main\n"
             words[1:3] = ["-c", f"{begin}import sys; sys.exit(main(sys.argv[1:]))"]
@@ -109,6 +114,12 @@ class Started:
             assert time.monotonic() < deadline, self.end()
             time.sleep(0.02)
         return True
+
+    def wait_until_held(self) -> None:
+        assert self.wait_for(lambda: is_held(self.process.pid)), self.finish()[1]
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         self.process.kill()

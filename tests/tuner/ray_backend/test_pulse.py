@@ -15,6 +15,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
 from model.training.run_lock import FolderInUse
+from tests.tuner.moments import Moment
 from tests.tuner.search_runs import FIXED, Started, state_of
 from tuner.ray_backend import adapters
 from tuner.ray_backend.adapters import DrainStopper, RungScheduler
@@ -215,11 +216,12 @@ tuner.ray_backend.trainable.SearchTrial = UnfitTrial
 def test_a_stopped_worker_is_ended_and_its_trial_goes_on(tmp_path: Path) -> None:
     """And a disk that fails for a moment costs an attempt, not the trial."""
     flags = (*FIXED, "--num-samples", "3", "--seed", "5")
-    search = Started.start(tmp_path, *flags, first=FIRST)
-    assert search.wait_for(lambda: len(search.new("evaluated")) >= 1)
+    search = Started.start(tmp_path, *flags, first=FIRST, hold=[Moment("evaluated")])
+    search.wait_until_held()
     first = search.new("evaluated")[0]["trial"]
     (started,) = [e for e in search.new("started") if e["trial"] == first][-1:]
     os.kill(started["pid"], signal.SIGSTOP)
+    search.go_on()
     code, said = search.finish()
     assert code == 0, said
     state = state_of(tmp_path / "default")

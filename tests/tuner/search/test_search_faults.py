@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tuner.moments import Moment
 from tests.tuner.search_runs import (
     SAME,
     SMALL,
@@ -33,14 +34,13 @@ def test_a_driver_killed_five_times_ends_like_one_left_alone(
     folder = tmp_path / "default"
     kills = 0
     while kills < KILLS:
-        search = Started.start(tmp_path, *SAME, *(["--resume"] if events(folder) else []))
         # Anywhere between the first line of this start and a few trials later.
-        enough = draws.randint(1, 6)
-        alive = search.wait_for(lambda s=search, n=enough: len(s.new()) >= n)
-        if alive:
-            time.sleep(draws.uniform(0, 0.3))
-            alive = search.process.poll() is None
-        assert alive, f"ended before kill {kills + 1}: {search.finish()[1]}"
+        again = ["--resume"] if events(folder) else []
+        search = Started.start(tmp_path, *SAME, *again, hold=[Moment(nth=draws.randint(1, 6))])
+        search.wait_until_held()
+        search.go_on()
+        time.sleep(draws.uniform(0, 0.3))
+        assert search.process.poll() is None, f"before kill {kills + 1}: {search.finish()[1]}"
         search.kill()
         kills += 1
     done = run_here(tmp_path, *SAME, "--resume")
@@ -53,14 +53,15 @@ def test_a_driver_killed_five_times_ends_like_one_left_alone(
 def test_a_trial_whose_worker_is_killed_goes_on_and_ends_the_same(
     tmp_path: Path, undisturbed: Path
 ) -> None:
-    search = Started.start(tmp_path, *SAME)
-    victims = []
-    for name in ("t0002", "t0002", "t0004"):  # one of them twice
-        search.wait_for(lambda n=name: len(reports(search, n)) > victims.count(n))
-        victims.append(name)
-        pid = [e["pid"] for e in search.new("started") if e["trial"] == name][-1]
+    # One of them twice. At that moment its worker waits for the driver's answer.
+    moments = [Moment("evaluated", *which) for which in (("t0002", 1), ("t0002", 2), ("t0004", 1))]
+    search = Started.start(tmp_path, *SAME, hold=moments)
+    for _ in moments:
+        search.wait_until_held()
+        victim = search.new("evaluated")[-1]["trial"]
+        pid = [e["pid"] for e in search.new("started") if e["trial"] == victim][-1]
         os.kill(pid, signal.SIGKILL)
-        search.wait_for(lambda n=name: starts(search, n) > victims.count(n))
+        search.go_on()
     code, said = search.finish()
     assert code == 0, said
     assert "it goes on from its last checkpoint" in said
@@ -69,20 +70,12 @@ def test_a_trial_whose_worker_is_killed_goes_on_and_ends_the_same(
     assert "failed" not in {e["event"] for e in events(search.folder)}
 
 
-def reports(search: Started, trial: str) -> list[int]:
-    return [e["examples"] for e in search.new("evaluated") if e["trial"] == trial]
-
-
-def starts(search: Started, trial: str) -> int:
-    return sum(e["trial"] == trial for e in search.new("started"))
-
-
 def test_a_second_driver_is_refused_and_a_third_takes_over_after_a_crash(
     tmp_path: Path,
 ) -> None:
     flags = (*SMALL, "--num-samples", "3")
-    first = Started.start(tmp_path, *flags)
-    assert first.wait_for(lambda: first.new("started"))
+    first = Started.start(tmp_path, *flags, hold=[Moment("started")])
+    first.wait_until_held()
     # Others may look on meanwhile, through Optuna's own interface.
     assert open_study(first.folder).trials
     before = {p.name for p in first.folder.iterdir() if not p.name.endswith(".tmp")}

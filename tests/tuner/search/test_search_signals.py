@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tuner.moments import Moment
 from tests.tuner.search_runs import (
     PATIENCE,
     SAME,
@@ -23,13 +24,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtur
 
 def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:
     for number, group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
-        search = Started.start(tmp_path, *SAME, *(["--resume"] if group else []))
-        # Of the second start less is left: it must not be through before it is interrupted.
-        enough = 1 if group else 3
-        assert search.wait_for(lambda s=search, n=enough: len(s.new("evaluated")) >= n)
+        moment = Moment("evaluated", nth=1 if group else 3)
+        again = ["--resume"] if group else []
+        search = Started.start(tmp_path, *SAME, *again, hold=[moment])
+        search.wait_until_held()
         live = {e["trial"] for e in search.new("started")}
         workers = {e["pid"] for e in search.new("started")}
         search.signal(number, group)
+        search.go_on()
         code, said = search.finish()
         assert code == 130, said
         resume = f"python -m tuner.search --resume --name default --storage-path {tmp_path}"
@@ -55,6 +57,15 @@ def all_gone(pids: set[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
+IN_RAYS_START = """
+import os, signal, threading
+import ray
+real = ray.init
+def interrupted(*given, **more):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    return real(*given, **more)
+ray.init = interrupted
+"""
 IN_THE_SOUP = """
 import os, signal
 from tuner.soup import make
@@ -69,9 +80,7 @@ make.make_soup = interrupted
 def test_sigterm_outside_of_the_trials_is_answered_too(tmp_path: Path) -> None:
     flags = ("--encoder", "tiny", "--max-examples", "96", "--num-samples", "2", "--no-report")
     resume = f"python -m tuner.search --resume --name default --storage-path {tmp_path}"
-    early = Started.start(tmp_path / "early", *flags)
-    assert early.wait_for(lambda: (early.folder / "lock").exists())  # Ray comes next
-    early.signal(signal.SIGTERM)
+    early = Started.start(tmp_path / "early", *flags, first=IN_RAYS_START)
     code, said = early.finish()
     assert code == 130 and "Traceback" not in said, said
     assert not early.folder.exists()  # there was nothing in it to go on with

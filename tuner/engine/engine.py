@@ -156,15 +156,22 @@ class Engine:
         found = self.suggester.next(fixed)
         if found is None:
             return self._exhausted()
-        origin = START if fixed else SAMPLED
+        # A known point that was tried already gives its place to the sampler.
+        origin = START if fixed and fixed.items() <= found.params.items() else SAMPLED
         return self._created(found.number, found.params, found.settings, origin, seed)
 
     def _exhausted(self) -> TrialState | None:
         """Nothing is left to try: what is left of the budget goes into repeats with new seeds."""
+        if self.replan is not None and not self.state.planned:  # by the clock, and no speed so far
+            if self.live:
+                return None  # which one of these will show
+            for trial in reversed(self.state.closed_trials):
+                self._plan(trial, warm=True)
         tried, left = len(self.state.search_trials), self.state.missing
         stages = self.stages.without(left)
-        if self._plan_again(stages, exhausted=True):
-            self.log(f"all {tried} points of the space are tried; {stages.text()}")
+        if not self._plan_again(stages, exhausted=True):
+            return None
+        self.log(f"all {tried} points of the space are tried; {stages.text()}")
         return self._next_trial()
 
     def _promote(self, configuration: str, level: int) -> TrialState | None:
@@ -321,14 +328,15 @@ class Engine:
         rank = "" if trial.is_repeat else self.promotion.rank_text(trial)
         return f"{said} after {trial.examples:,} examples" + (f", {rank}" if rank else "")
 
-    def _plan(self, trial: TrialState) -> None:
+    def _plan(self, trial: TrialState, warm: bool = False) -> None:
         """Divide the time that is left, once a trial has shown how fast they are.
 
-        Not the first ones, whose workers had to start.
+        Not the first ones, whose workers had to start, unless there are no others.
         """
         entry = trial.evaluations[-1] if trial.evaluations else {}
         speed, before = entry.get("examples_per_second"), self.state.closed_trials
-        warm = sum((each.closed or 0) <= trial.created for each in before) >= self.limits.slots
+        slots = self.limits.slots
+        warm = warm or sum((each.closed or 0) <= trial.created for each in before) >= slots
         if self.replan is None or self.state.planned or not (speed and warm):
             return
         pace = trial.examples / max(1e-3, (trial.closed or 0) - trial.created)

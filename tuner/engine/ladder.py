@@ -178,6 +178,8 @@ class Ladder:
         results, waiting = self.levels[level].results, self.levels[level].waiting
         if len(results) <= self.places(level + 1):
             return []
+        if results[0].values and not self.is_complete(level):
+            return []  # of several objectives, one that is to come may beat all that lead now
         behind = waiting[bisect_left(waiting, results[self.places(level + 1)]) :]
         return [each.configuration for each in behind if each.configuration != self.default]
 

@@ -162,6 +162,7 @@ class Promotion:
         if model is None or ranked[0] not in model.tried:
             return None
         names = list(model.tried if self.stages.promotion == "restart" else ranked)
+        names = [name for name in names if name in model.tried]  # of very many, not all are
         at = np.stack([model.tried[name] for name in names])
         drawn = model.surrogate.draw(at, DRAWS, np.random.default_rng(self.state.seed))
         best = names[int(drawn.mean(0).argmax())]

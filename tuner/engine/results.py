@@ -44,7 +44,9 @@ def observations(state: RunState, points: Points, full: int) -> Iterator[tuple[s
         for trial in state.trials.values()
         for entry in _entries(state, trial)
         if all("value" in entry.get("tasks", {}).get(name, {}) for name in names)
-    ][-MOST:]
+    ]
+    # With the default always: it is what all others are compared with.
+    found = [pair for pair in found[:-MOST] if state.is_default(pair[0])] + found[-MOST:]
     worst: dict[str, float] = {}
     for trial, entry in found:
         own = {name: float(entry["tasks"][name]["value"]) for name in names}
@@ -91,8 +93,8 @@ def weights_of(
 ) -> dict[str, float]:
     """Of each task's metric in what is maximised.
 
-    Several objectives count alike; with `rng` in a mixture that is drawn anew each time, which
-    finds points all along their Pareto front (ParEGO).
+    Several objectives count alike; with `rng` in a mixture that is drawn anew each time, so that
+    every part of their Pareto front that a weighted sum can reach has its turn.
     """
     tasks, goals = points.space.task_set, state.objectives
     shares = np.full(len(goals), 1 / len(goals))

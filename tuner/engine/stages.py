@@ -6,6 +6,7 @@ holds the finals, whose training is that of the model that comes out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from model.common.errors import InputError
@@ -80,9 +81,9 @@ class Stages:
         tried = max(1, self.trials - trials)
         fewer = tuple(Rung(rung.examples, min(rung.places, tried)) for rung in self.rungs)
         runs = trials * self.rungs[0].examples // self.rungs[max(0, self.top - 1)].examples
+        runs += self.race[0] * self.race[1]
         best = max(self.race[0], min(EXPLORED, tried, runs))
-        race = (best, self.race[1] + runs // best) if runs else self.race
-        return replace(self, rungs=fewer, race=race)
+        return replace(self, rungs=fewer, race=(best, runs // best) if best else self.race)
 
     def text(self) -> str:
         """'10 configurations of 330 examples, 3 of 1,000, one final of 5,400'"""
@@ -118,20 +119,19 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
     race = request.confirm
     longest, trials = request.max_examples, request.num_samples
     goals = len(request.objectives)
-    # One for each end of a Pareto front.
+    # Of several objectives, as many as there are.
     finals = request.finals or (min(goals, trials or goals) if goals > 1 else None)
     if trials is not None and request.finals is not None and request.finals > trials:
         fault = f"--finals {request.finals} is above --num-samples {trials}; lower it"
         raise InputError("search", [fault])
     if not request.early_stopping:
         if request.budget_examples and longest and not trials:
-            trials = max(1, request.budget_examples // longest)
+            trials = max(1, request.budget_examples // longest - request.distill)
         trials = trials or FEW_TRIALS
         if request.budget_examples:
-            examples = max(1, request.budget_examples // trials)
-        return replace(
-            in_full(trials, longest or examples, race or (0, 0)), distill=request.distill
-        )
+            examples = max(1, request.budget_examples // (trials + request.distill))
+        stages = in_full(trials, longest or examples, race or (0, 0))
+        return within(replace(stages, distill=request.distill), request.budget_examples)
     budget = request.budget_examples or (None if longest or trials else budget)
     if budget is None:
         stages = for_trials(
@@ -155,16 +155,21 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
         race=race,
         distill=request.distill,
     )
-    faults = []
-    if stages.cost() > budget:
-        fault = f"{stages.text()} take {stages.cost():,} examples, and the budget is {budget:,}"
-        faults.append(f"{fault}; raise --budget-examples, or leave one out")
-    grace, shortest = request.grace_examples, stages.rungs[0].examples
+    grace, shortest, faults = request.grace_examples, stages.rungs[0].examples, []
     if grace is not None and grace > shortest:
         fault = f"--grace-examples is {grace:,}, but the budget of {budget:,} leaves {shortest:,}"
         faults.append(f"{fault} for the shortest training; raise --budget-examples, or lower it")
-    if faults:
-        raise InputError("search", faults)
+    return within(stages, budget, faults)
+
+
+def within(stages: Stages, budget: int | None, faults: Sequence[str] = ()) -> Stages:
+    """These stages, if they keep to the budget."""
+    found = list(faults)
+    if budget is not None and stages.cost() > budget:
+        fault = f"{stages.text()} take {stages.cost():,} examples, and the budget is {budget:,}"
+        found.insert(0, f"{fault}; raise --budget-examples, or leave one out")
+    if found:
+        raise InputError("search", found)
     return stages
 
 
@@ -201,11 +206,14 @@ def for_time(
     """What fits into so many seconds.
 
     `pace` is how many examples a second a short trial gets through, its start and its evaluation
-    included; `speed` is that of training alone. `threads` is how many times as many a final has
-    to itself. The shortest rung is what it was before all this was known.
+    included; `speed` is that of training alone. `threads` is how many times as many a run has that
+    is alone: a lone final, and the distilled one. The shortest rung is what it was before all this
+    was known.
     """
     explored = (1 - FINAL_SHARE) / (slots * pace)
-    final = FINAL_SHARE / (finals * speed * threads**THREADS_HELP)
+    helped = threads**THREADS_HELP
+    in_turn = 1 / helped if finals == 1 else -(-finals // slots)  # finals, one after the other
+    final = FINAL_SHARE / (finals + distill) * (in_turn + distill / helped) / speed
     budget = max(SHORTEST, int(seconds * (1 - RESERVED) / (explored + final)))
     left, lengths = budget * (1 - FINAL_SHARE), [SHORTEST]
     while left / (len(lengths) + 1) / (longer := lengths[-1] * reduction) >= EXPLORED:

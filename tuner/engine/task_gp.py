@@ -57,9 +57,13 @@ class Model:
 
 
 def model_of(
-    state: RunState, points: Points, weights: Mapping[str, float] | None = None
+    state: RunState,
+    points: Points,
+    weights: Mapping[str, float] | None = None,
+    fantasies: bool = False,
 ) -> Model | None:
-    """None while there is too little to go by. What is running counts with what is expected."""
+    """None while there is too little to go by. With `fantasies`, what is running counts with what
+    is expected of it, so that the next proposal goes elsewhere."""
     full = full_length(state)
     seen = list(observations(state, points, full))
     if len(seen) < ENOUGH:
@@ -68,7 +72,7 @@ def model_of(
     weights = weights or weights_of(state, points)
     try:
         surrogate = Surrogate(points, observed, weights, from_earlier(state, points))
-        if going := list(pending(state, points, full)):
+        if fantasies and (going := list(pending(state, points, full))):
             surrogate.believe(np.stack([point for point, _ in going]), [s for _, s in going])
     except RuntimeError:  # of torch.linalg: scores that no process can have
         return None
@@ -83,7 +87,7 @@ def propose(
 ) -> Settings:
     """Settings to try next; those that are fixed stay as they are."""
     space, given = points.space, dict(fixed or {})
-    model = model_of(state, points, weights_of(state, points, rng))
+    model = model_of(state, points, weights_of(state, points, rng), fantasies=True)
     if model is None:
         return space.draw(rng, given)
     surrogate, scores = model.surrogate, {name: mean for name, (mean, _) in model.in_full().items()}

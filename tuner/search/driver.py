@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model import __version__
-from model.cli.text import clock, shown_path
+from model.cli.text import shown_path
 from model.common.files import to_yaml, write_atomic
 from tuner.cluster.preflight import check_nodes, priority
 from tuner.engine.engine import INTERRUPTED, Engine, Limits
@@ -29,7 +29,7 @@ from tuner.runs.retention import CheckpointStore
 from tuner.runs.unknown_trials import set_unknown_trials_aside
 from tuner.search import distill
 from tuner.search.background import in_background
-from tuner.search.disk import Need, check_disk, disk_need, estimate_size, human
+from tuner.search.disk import Need, check_disk, estimate_size, human
 from tuner.search.finish import SearchResult, attempt_soup, finish
 from tuner.search.on_workers import MakeRunner, on_workers
 from tuner.search.plan import SearchPlan, make_plan
@@ -74,16 +74,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
         staged = (
             prepare_cluster(plan, ray, resources, console) if options.address is not None else {}
         )
-        need = disk_need(
-            sizing.result(),
-            tasks=len(plan.space.task_set),
-            slots=resources.slots,
-            keep=request.keep,
-            soup=options.soup,
-            frozen=plan.stages.most_frozen,
-            finals=plan.stages.finals,
-            distill=plan.stages.distill,
-        )
+        need = plan.disk_need(sizing.result(), resources.slots)
         # With storage elsewhere, trials train on the disks of their nodes.
         check_disk(replace(need, running=0) if plan.storage else need, folder)
         if not options.resume or not (folder / SPACE).exists():
@@ -138,7 +129,9 @@ def run(
         promotion=plan.stages.promotion,
         race=list(plan.stages.race),
         seed=request.seed,
-        sampler=choose_sampler(request.sampler, plan.stages.trials),
+        sampler=ledger.state.sampler  # however many trials the clock has planned since
+        if request.sampler == AUTO and ledger.state.trials
+        else choose_sampler(request.sampler, plan.stages.trials),
         resumed=options.resume,
         epoch=ledger.state.epoch + 1,
         driver=uuid.uuid4().hex,
@@ -270,11 +263,8 @@ def announce(
     console: SearchConsole, engine: Engine, plan: SearchPlan, resources: Resources, need: Need
 ) -> None:
     gpus = f", {resources.gpus:g} GPU" if resources.gpus else ""
-    what = plan.stages.text()
-    if engine.replan is not None and not engine.state.planned:
-        what = (
-            f"what fits into {clock(plan.options.time_budget_s or 0)}, planned by the first trials"
-        )
+    timed = None if engine.state.planned else plan.timed_text
+    what = timed or plan.stages.text()
     console.log(
         f"{'resuming' if plan.options.resume else 'searching'} {engine.space.name} on "
         f"{engine.tasks.name}: {what}; {resources.slots} at once "
@@ -288,7 +278,8 @@ def announce(
     )
     if plan.request.sampler == AUTO:
         few = "few" if engine.state.sampler == TASK_GP else "many"
-        console.log(f"sampler: {engine.state.sampler}, as {plan.stages.trials:,} trials are {few}")
+        trials = "what fits into the time is" if timed else f"{plan.stages.trials:,} trials are"
+        console.log(f"sampler: {engine.state.sampler}, as {trials} {few}")
     for known in engine.state.earlier:
         tasks = ", ".join(f"{ours} from {its}" for ours, its in known["from_tasks"].items())
         points = f"{len(known['starts'])} start points and {len(known['results'])} results"

@@ -14,7 +14,7 @@ import torch
 from model.train import train
 from tuner.ray_backend.resources import share_out
 from tuner.runs.request import ExecutionOptions, SearchRequest
-from tuner.search.disk import check_disk, disk_need, estimate_size, human
+from tuner.search.disk import check_disk, estimate_size, human
 from tuner.search.plan import make_plan
 from tuner.terminal import SearchConsole
 
@@ -35,16 +35,7 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
             gpus=options.gpus_per_trial,
             trials=plan.stages.trials,
         ).slots
-    need = disk_need(
-        estimate_size(space),
-        tasks=len(space.task_set),
-        slots=slots,
-        keep=request.keep,
-        soup=options.soup,
-        frozen=plan.stages.most_frozen,
-        finals=plan.stages.finals,
-        distill=plan.stages.distill,
-    )
+    need = plan.disk_need(estimate_size(space), slots)
     check_disk(replace(need, running=0) if plan.storage else need, plan.folder)
     settings = space.most_expensive()
     size = sum(space.config(settings).batch_sizes(space.task_set))
@@ -60,6 +51,7 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
     with tempfile.TemporaryDirectory(prefix="stockpot-dry-run-") as folder:
         records = list(train(config, space.task_set, out=Path(folder) / "run", data=plan.data))
     seconds = time.monotonic() - began
+    in_all = f"{plan.stages.text()}; {plan.stages.cost():,} examples in all"
     lines = [
         f"{space.name}: {space.about}",
         "",
@@ -68,7 +60,7 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
         *space.notes,
         f"the most expensive configuration fits: {records[-1]['examples']} examples in "
         f"{seconds:.1f} s, start and evaluation of a few rows included",
-        f"plan: {plan.stages.text()}; {plan.stages.cost():,} examples in all",
+        f"plan: {plan.timed_text or in_all}",
         f"disk: up to {human(need.peak)} while it runs, {human(need.kept)} kept",
     ]
     return "\n".join(lines)

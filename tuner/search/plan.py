@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from model.cli.flags import sound
+from model.cli.text import clock
 from model.common.errors import Gathered
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
@@ -37,6 +38,7 @@ from tuner.search.checks import (
     check_unchanged,
     refuse_or_allow,
 )
+from tuner.search.disk import ModelSize, Need, disk_need
 from tuner.space.space import Space, load_space
 from tuner.storage.remote import fetch_run, open_storage
 from tuner.storage.storage import Storage
@@ -55,6 +57,28 @@ class SearchPlan:
     prints: dict[str, Any]
     earlier: tuple[dict[str, Any], ...] = ()  # what other runs know
     storage: Storage | None = None  # where the folder is mirrored, if anywhere
+
+    @property
+    def timed_text(self) -> str | None:
+        """What is done where the time alone says how much; nobody knows how fast it is yet."""
+        seconds = self.options.time_budget_s
+        if seconds is None or not is_timed(self.request, seconds):
+            return None
+        return f"what fits into {clock(seconds)}, planned by the first trials"
+
+    def disk_need(self, size: ModelSize, slots: int) -> Need:
+        """A search by the clock has finals as well, though its stages do not know of them yet."""
+        request, stages = self.request, self.stages
+        return disk_need(
+            size,
+            tasks=len(self.space.task_set),
+            slots=slots,
+            keep=request.keep,
+            soup=self.options.soup,
+            frozen=stages.most_frozen,
+            finals=stages.finals or (request.finals or 1 if self.timed_text else 0),
+            distill=request.distill,
+        )
 
 
 def make_plan(

@@ -83,7 +83,8 @@ class Number:
             raise Outside(f"is not a number; it can be {self}")
         number = float(label)
         if self.whole:
-            return round(number)
+            first, each = int(self.low), int(self.step or 1)
+            return first + each * round((number - first) / each)
         if self.step:
             low, step = Decimal(str(self.low)), Decimal(str(self.step))
             return float(low + round((number - self.low) / self.step) * step)
@@ -99,10 +100,6 @@ class Number:
         nearest = self.value(value)
         if (self.step or self.whole) and not math.isclose(nearest, value, abs_tol=1e-12):
             raise Outside(f"is not on the steps of {self}; the nearest is {number_text(nearest)}")
-        step = self.step or 1
-        if self.whole and (value - self.low) % step:
-            below = value - (value - self.low) % step
-            raise Outside(f"is not on the steps of {self}; the nearest below is {int(below)}")
         return nearest
 
     def can(self, sign: str, value: Any) -> bool:

@@ -47,3 +47,12 @@ def test_the_largest_effect_is_of_what_moves_the_task() -> None:
     assert first.values == (4, 8, 16) and first.means[0] == max(first.means)
     assert len(effects) == 3 * len(POINTS.columns)
     assert all(effects[n].size >= effects[n + 1].size for n in range(len(effects) - 1))
+
+
+def test_a_final_that_has_not_been_scored_is_no_evidence() -> None:
+    made = searched(0.05)
+    before = expected_of(made.state, POINTS.space)
+    best = made.state.best_trial()
+    assert best is not None
+    made.create(best.settings, "promoted", level=2, of=best.id)
+    assert expected_of(made.state, POINTS.space) == before

@@ -140,10 +140,7 @@ def test_a_space_that_is_tried_whole_leaves_repeats_with_new_seeds(
     engine = engine_of(Stages((Rung(100, 12), Rung(300, 2), Rung(900, 1))), slots=1)
     told: list[str] = []
     engine.log = told.append
-    suggest, found = engine.suggester.next, []
-    engine.suggester.next = lambda fixed=None: (  # type: ignore[method-assign]
-        None if len(found) == 4 else found.append(suggest(fixed)) or found[-1]
-    )
+    runs_dry(engine, 4)
     while (job := engine.next_job()) is not None:
         length = engine.state.trials[job.trial].length or 0
         engine.started(job.trial, "host", 1)
@@ -155,6 +152,56 @@ def test_a_space_that_is_tried_whole_leaves_repeats_with_new_seeds(
     assert sum(trial.length or 0 for trial in engine.state.repeats) <= 7 * 100  # of those missing
     again = RunState.from_events(read_events(engine.folder / "ledger.jsonl"))
     assert again.missing == 0 and again.num_samples == 5
+
+
+def runs_dry(engine: Engine, after: int) -> None:
+    """A space with so many points."""
+    suggest, found = engine.suggester.next, []
+    engine.suggester.next = lambda fixed=None: (  # type: ignore[method-assign]
+        None if len(found) == after else found.append(suggest(fixed)) or found[-1]
+    )
+
+
+def test_a_small_space_by_the_clock_has_its_finals_too(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(before_the_speed_is_known("restart"), slots=4)
+    runs_dry(engine, 2)
+    engine.replan = lambda pace, speed: Stages((Rung(400, 9), Rung(5000, 1)))
+    names = [begin_trial(engine) for _ in range(3)]
+    assert engine.next_job() is None and not engine.state.planned  # nobody knows how fast they are
+    for name in names:
+        engine.evaluated(name, {**record(400, 0.5), "examples_per_second": 80.0})
+        engine.finished(name)
+    lengths = []
+    while (job := engine.next_job()) is not None:
+        lengths.append(job.settings["budget.examples"])
+        engine.started(job.trial, "host", 1)
+        engine.evaluated(job.trial, record(lengths[-1], 0.5))
+        engine.finished(job.trial)
+    assert engine.done and lengths[-1] == 5000 and lengths.count(5000) == 1
+
+
+def test_a_space_that_runs_dry_as_the_ledger_fails_ends_in_good_order(
+    engine_of: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(slots=1)
+    runs_dry(engine, 0)
+    engine.finished(begin_trial(engine))
+
+    def full(*event: Any, **fields: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(engine.ledger, "append", full)
+    assert engine.next_job() is None and isinstance(engine.fatal, OSError)
+
+
+def test_what_the_sampler_puts_in_place_of_a_known_point_is_its_own(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=9)
+    suggest = engine.suggester.next
+    engine.suggester.next = lambda fixed=None: suggest()  # type: ignore[method-assign]
+    origins = [engine.state.trials[begin_trial(engine)].origin for _ in range(3)]
+    assert origins == ["default", "sampler", "sampler"]
 
 
 def test_no_more_run_than_there_are_slots(engine_of: Callable[..., Engine]) -> None:

@@ -294,3 +294,16 @@ def test_a_search_without_rungs_has_no_finals() -> None:
     ladder.enter("t0000", 0)
     ladder.result("t0000", 0, 0.5)
     assert ladder.finalists({}) == [] and ladder.promotion() is None
+
+
+def test_nobody_is_given_up_for_a_front_that_may_still_change() -> None:
+    ladder = Ladder(THREE, NEVER)
+    for name in NAMES:
+        ladder.enter(name, 0)
+    values = [(0.9, 0.1), (0.1, 0.9), (0.5, 0.5), (0.4, 0.4)]
+    for name, own in zip(NAMES, values, strict=False):
+        ladder.result(name, 0, sum(own) / 2, 0.0, own)
+    assert ladder.hopeless(0) == []
+    for name in NAMES[4:]:  # all worse than all of them
+        ladder.result(name, 0, 0.0, 0.0, (0.0, 0.0))
+    assert set(ladder.hopeless(0)) == {*NAMES[3:]}

@@ -73,3 +73,13 @@ def test_the_default_is_the_nearest_point_of_the_space(space: Space) -> None:
     assert default["optim.learning_rate"] == 2e-4  # the encoder's own
     assert default["batch.sizes.sentiment"] == 8  # of 4, 8 and 32 the nearest to 16
     assert default["smart.weight"] == 0 and default["loss.weights"] == [1, 1, 1]
+
+
+def test_whole_numbers_off_their_steps_go_to_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    lengths = "encoder.max_length: {int: [100, 400], step: 100}"
+    file.write_text(f"tasks: sample\nparameters:\n  {lengths}\n")
+    points = Points(load_space(str(file)))
+    assert points.default() == {"encoder.max_length": 300}  # of 256
+    assert points.nearest({"encoder.max_length": 120}) == {"encoder.max_length": 100}
+    assert points.space.params(points.default()) == {"encoder.max_length": 300}

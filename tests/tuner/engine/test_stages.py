@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tuner.engine.stages import (
     FEW_TRIALS,
     FINAL_SHARE,
     SHORTEST,
+    THREADS_HELP,
     Rung,
     Stages,
     for_budget,
@@ -219,19 +221,25 @@ def test_any_request_with_a_budget_is_within_it_or_refused(
     speed=st.floats(1, 3000),
     slots=st.integers(1, 64),
     finals=st.integers(1, 8),
+    threads=st.integers(1, 4),
+    distill=st.booleans(),
 )
 def test_a_search_by_the_clock_keeps_to_its_time(
-    seconds: float, speed: float, slots: int, finals: int
+    seconds: float, speed: float, slots: int, finals: int, threads: int, distill: bool
 ) -> None:
-    finals = min(finals, slots)
-    stages = for_time(seconds, speed, speed, slots=slots, finals=finals)
+    stages = for_time(
+        seconds, speed, speed, slots=slots, finals=finals, threads=threads, distill=distill
+    )
     assert stages.rungs[0].examples == SHORTEST  # as trials had begun before the speed was known
     lengths = [rung.examples for rung in stages.rungs]
     assert lengths == sorted(lengths)
     assert stages.final.places == finals
-    explored = stages.cost() - finals * stages.final.examples
-    took = explored / (slots * speed) + stages.final.examples / speed
-    smallest = 2 * EXPLORED * SHORTEST / speed + SHORTEST / speed  # what cannot be cut any more
+    explored = stages.cost() - (finals + distill) * stages.final.examples
+    alone = 1 / threads**THREADS_HELP  # of the time, with all threads
+    in_turn = alone if finals == 1 else math.ceil(finals / slots)
+    finals_take = stages.final.examples * (in_turn + distill * alone) / speed
+    took = explored / (slots * speed) + finals_take
+    smallest = (2 * EXPLORED + in_turn + 1) * SHORTEST / speed  # what cannot be cut any more
     assert took <= max(seconds, smallest)
 
 
@@ -245,5 +253,14 @@ def test_a_distillation_is_part_of_the_budget_and_costs_as_much_as_a_final() -> 
     # Without a budget it comes on top.
     asked = {"num_samples": 4, "max_examples": 500}
     assert planned(distill=True, **asked).cost() == planned(**asked).cost() + 500
-    timed = [for_time(600, 50, 60, slots=2, finals=2, distill=each) for each in (False, True)]
-    assert timed[1].final.examples == pytest.approx(timed[0].final.examples * 2 / 3, abs=1)
+    full = planned(budget_examples=8000, num_samples=8, early_stopping=False, distill=True)
+    assert full.cost() <= 8000 and full.trials == 8
+
+
+@given(st.integers(1, 11), st.integers(0, 3), st.integers(0, 6))
+def test_further_seeds_cost_no_more_than_the_configurations_that_are_not_there(
+    missing: int, best: int, seeds: int
+) -> None:
+    stages = Stages((Rung(100, 12), Rung(300, 3), Rung(900, 1)), race=(best, seeds))
+    fewer = stages.without(missing)
+    assert fewer.cost() <= stages.cost() and fewer.trials == 12 - missing

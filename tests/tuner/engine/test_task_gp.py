@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,16 @@ def test_a_final_goes_to_what_will_lead_where_the_model_is_sure() -> None:
     assert sorted(by_model) == sorted({*plain, by_model[0]})
     model = model_of(made.state, POINTS)
     assert model is not None and model.in_full()[by_model[0]][0] > model.in_full()[plain[0]][0]
+
+
+def test_beyond_what_a_model_takes_in_the_default_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.engine.results.MOST", 4)
+    made = Made()
+    made.score(made.create({}, "default"), 600)
+    for seed in range(8):
+        made.score(made.create(draw(seed)), 600, sentiment=0.5 + seed / 100)
+    found = [name for name, _ in observations(made.state, POINTS, 5400)]
+    assert found == ["t0000", "t0005", "t0006", "t0007", "t0008"]
+    made.state.promotion = "continue"
+    stages = replace(STAGES, promotion="continue")
+    assert Promotion(made.state, stages, 3.0, POINTS).finalists()

@@ -296,7 +296,7 @@ def test_params_of_another_space_are_refused(make: Make) -> None:
         "'encoder.dropout' 0.12 is not on the steps of 0.1 .. 0.5; the nearest is 0.1",
         "'x' is not one; known: batch.sizes, encoder.dropout, encoder.frozen, loss.weights, "
         "pair.encoding, smart.bregman, smart.steps, smart.tasks, smart.variant, smart.weight",
-        "'smart.steps' 2 is not on the steps of 1 .. 9; the nearest below is 1",
+        "'smart.steps' 2 is not on the steps of 1 .. 9; the nearest is 1",
     ]
     with pytest.raises(Outside):
         Number(0, 1).label(True)

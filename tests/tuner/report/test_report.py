@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Iterator
@@ -379,6 +380,10 @@ def test_every_trial_is_drawn_the_default_and_the_pruned_hollow(run: Path) -> No
     assert all(symbol.endswith("-open") for name, symbol in marks.items() if "full" not in name)
     having = [point for point in importance.points if key in point.params]
     assert sum(len(trace["x"]) for trace in drawn[0].data) == len(having)
+    (effects,) = [each for each in draw_importance(importance, "") if each.id == "effects"]
+    tasks = set(loaded.tasks.names)
+    assert {effects.layout[f"yaxis{n or ''}"]["title"]["text"] for n in (0, 2, 3)} == tasks
+    assert all(math.isfinite(mean) for trace in effects.data for mean in trace["y"])
     said = Page(mattered_section(importance, "").body).text
     assert not importance.tasks or "What mattered for each task" in said
 

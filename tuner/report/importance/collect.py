@@ -17,6 +17,7 @@ import numpy as np
 import optuna
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
+from tuner.engine.conclusions import Effect, effects_of
 from tuner.engine.study import quiet
 from tuner.report.run import ReportedRun
 from tuner.runs.state import DEFAULT, RunState, TrialState, objective_score, objective_value
@@ -56,6 +57,7 @@ class Importance:
     left_out: tuple[str, ...] = ()  # parameters that not every trial has, or all alike
     why_not: str = ""  # why there are no shares
     few: bool = False  # too few trials to trust the order
+    effects: tuple[Effect, ...] = ()  # on each task's score in full, the largest first
 
     @property
     def compared(self) -> list[Point]:
@@ -102,6 +104,7 @@ def collect_importance(run: ReportedRun) -> Importance:
         tasks=_by_task(bare, compared, usable, run.tasks.names),
         left_out=tuple(key for key in every if key not in usable),
         few=len(compared) < PER_PARAMETER * len(usable),
+        effects=tuple(effects_of(run.state, run.space)),
     )
 
 

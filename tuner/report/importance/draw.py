@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import optuna.visualization as pictures
@@ -11,6 +11,7 @@ from optuna.distributions import CategoricalDistribution
 from optuna.importance import BaseImportanceEvaluator
 from plotly.colors import sample_colorscale  # type: ignore[import-untyped,unused-ignore]
 
+from tuner.engine.conclusions import Effect
 from tuner.engine.study import quiet
 from tuner.report.figures import BLUE, INK, ORANGE, PAPER, SCALE, Figure, Json, axis
 from tuner.report.importance.collect import EVALUATOR, FULL, PRUNED, Importance, study_of
@@ -18,6 +19,7 @@ from tuner.runs.state import DEFAULT
 
 SLICES = 12  # parameters that have a picture of their own
 COORDINATES = 8  # axes that can be told apart
+EFFECTS, EFFECT_TASKS = 6, 6  # rows and columns of the small multiples
 
 
 def draw_importance(importance: Importance, prefix: str) -> list[Figure]:
@@ -33,7 +35,11 @@ def draw_importance(importance: Importance, prefix: str) -> list[Figure]:
     ]
     found += [
         figure
-        for figure in (_parallel(importance, prefix), _contour(importance, prefix))
+        for figure in (
+            _effects(importance, prefix),
+            _parallel(importance, prefix),
+            _contour(importance, prefix),
+        )
         if figure is not None
     ]
     return found
@@ -168,6 +174,64 @@ def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
         height=270,
         size="half",
     )
+
+
+def _effects(importance: Importance, prefix: str) -> Figure | None:
+    """Small multiples: a row for a parameter, a column for a task, one scale for each task."""
+    effects = {(each.parameter, each.task): each for each in importance.effects}
+    rows = list(dict.fromkeys(each.parameter for each in importance.effects))[:EFFECTS]
+    tasks = sorted({each.task for each in importance.effects})[:EFFECT_TASKS]
+    if not rows or not tasks:
+        return None
+    data: list[Json] = []
+    layout: Json = {
+        "grid": {"rows": len(rows), "columns": len(tasks), "pattern": "independent"},
+        "showlegend": False,
+        "margin": {"l": 60, "r": 20, "t": 30, "b": 40},
+    }
+    scales = {task: _scale([effects[key, task] for key in rows]) for task in tasks}
+    for place, (key, task) in enumerate((key, task) for key in rows for task in tasks):
+        number = "" if place == 0 else str(place + 1)
+        data.append(_effect(effects[key, task], f"x{number}", f"y{number}"))
+        layout[f"xaxis{number}"] = axis(key, type="category", tickfont={"size": 10})
+        layout[f"yaxis{number}"] = axis(task, range=scales[task], nticks=4)
+    return Figure(
+        f"{prefix}effects",
+        "What moves which task",
+        "What the model of the results expects of each task in full, with one parameter at each of "
+        "its values and the others as they were in the trials. Bars are a standard deviation of "
+        "what it expects. A flat line: the parameter does nothing for that task.",
+        data,
+        layout,
+        height=60 + 170 * len(rows),
+        size="wide",
+    )
+
+
+def _effect(effect: Effect, x: str, y: str) -> Json:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [value_text(value) for value in effect.values],
+        "y": list(effect.means),
+        "error_y": {"type": "data", "array": list(effect.sds), "thickness": 1, "color": INK},
+        "xaxis": x,
+        "yaxis": y,
+        "marker": {"size": 6, "color": BLUE},
+        "line": {"color": BLUE, "width": 2},
+        "hovertemplate": f"{effect.parameter} %{{x}}<br>{effect.task} %{{y:.3f}}<extra></extra>",
+    }
+
+
+def value_text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _scale(effects: Sequence[Effect]) -> list[float]:
+    low = min(mean - sd for each in effects for mean, sd in zip(each.means, each.sds, strict=True))
+    high = max(mean + sd for each in effects for mean, sd in zip(each.means, each.sds, strict=True))
+    edge = 0.05 * (high - low) or 0.01
+    return [low - edge, high + edge]
 
 
 def _parallel(importance: Importance, prefix: str) -> Figure | None:

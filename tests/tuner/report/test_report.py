@@ -28,6 +28,7 @@ from tuner.report.answer.collect import Answer, Contender, collect_answer
 from tuner.report.answer.draw import draw_scores, draw_tasks
 from tuner.report.answer.section import answer_section
 from tuner.report.compare.collect import collect_comparison
+from tuner.report.history.collect import hypervolumes
 from tuner.report.importance.collect import collect_importance
 from tuner.report.importance.draw import draw_importance
 from tuner.report.importance.section import mattered_section
@@ -38,6 +39,7 @@ from tuner.report.numbers import Estimate, short
 from tuner.report.repeating.collect import collect_repeating
 from tuner.report.run import load_run
 from tuner.report.write import report_of, write_report
+from tuner.runs.state import RunState
 from tuner.search.finish import with_report
 from tuner.soup.methods import METHODS
 from tuner.terminal import SearchConsole
@@ -505,3 +507,22 @@ def test_a_folder_that_is_no_search_is_refused(tmp_path: Path, capsys: Any) -> N
     assert "no such folder" in capsys.readouterr().err
     with pytest.raises(InputError, match="is this the folder of a run"):
         write_report([tmp_path])
+
+
+def test_the_hypervolume_of_several_objectives_grows() -> None:
+    state = RunState(warn=print)
+    run = {"version": "1", "name": "x", "num_samples": 3, "seed": 0, "sampler": "random"}
+    events: list[dict[str, Any]] = [
+        {"event": "run", **run, "resumed": False, "objectives": ["a", "b"]},
+    ]
+    for number, (a, b) in enumerate([(0.5, 0.5), (0.6, 0.2), (0.4, 0.4)]):
+        name, tasks = f"t000{number}", {"a": {"value": a}, "b": {"value": b}}
+        point = {"number": number, "params": {}, "settings": {}, "origin": "sampler", "seed": 0}
+        events.append({"event": "created", "trial": name, **point})
+        scores = {"examples": 1, "score": (a + b) / 2, "tasks": tasks, "values": {"a": a, "b": b}}
+        events += [{"event": "evaluated", "trial": name, **scores, "checkpoint": "c"}]
+        events += [{"event": "finished", "trial": name}]
+    for second, event in enumerate(events):
+        state.apply({**event, "time": float(second)})
+    finished = sorted(state.ranked(), key=lambda trial: trial.order)
+    assert hypervolumes(state, finished) == pytest.approx([0.25, 0.25 + 0.02, 0.27])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import optuna
+
+from tuner.engine.study import quiet
 from tuner.report.run import ReportedRun
 from tuner.runs.ledger import Event
 from tuner.runs.state import INFRASTRUCTURE, RunState, TrialState, objective_value
@@ -30,6 +33,7 @@ class BestSoFar:
     trials: list[str]
     best: list[float]
     default: float | None
+    hypervolume: list[float] = field(default_factory=list)  # where there are several objectives
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,22 @@ def _best_so_far(state: RunState, events: list[Event], goal: str) -> BestSoFar:
         [trial.id for trial in finished],
         best,
         None if default is None else scores[default],
+        hypervolumes(state, finished) if len(state.objectives) > 1 else [],
     )
+
+
+def hypervolumes(state: RunState, finished: list[TrialState]) -> list[float]:
+    """How much of all that could be had is behind the Pareto front, after each of these."""
+    goals = state.objectives
+    with quiet():
+        study = optuna.create_study(directions=["maximize"] * len(goals))
+        for trial in finished:
+            entry = trial.chosen(goals)
+            assert entry is not None  # else it would not be ranked
+            values = [max(0.0, objective_value(entry, goal)) for goal in goals]
+            study.add_trial(optuna.trial.create_trial(values=values))
+        picture = optuna.visualization.plot_hypervolume_history(study, [0.0] * len(goals))
+    return [float(value) for trace in picture.data for value in trace.y]
 
 
 # --- who ran when and where -----------------------------------------------------------------------

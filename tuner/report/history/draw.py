@@ -21,6 +21,7 @@ def draw_history(history: History, prefix: str) -> list[Figure]:
     found = [
         draw_curves(history, prefix),
         draw_best_so_far(history, prefix),
+        draw_hypervolume(history, prefix),
         draw_timeline(history, prefix),
     ]
     return [figure for figure in found if figure is not None]
@@ -142,6 +143,34 @@ def draw_best_so_far(history: History, prefix: str) -> Figure | None:
         data,
         layout,
         size="half",
+    )
+
+
+def draw_hypervolume(history: History, prefix: str) -> Figure | None:
+    of = history.so_far
+    if not of.hypervolume:
+        return None
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": of.minutes,
+        "y": of.hypervolume,
+        "text": of.trials,
+        "line": {"shape": "hv", "color": INK, "width": 2.5},
+        "marker": {"color": BLUE, "size": 7},
+        "hovertemplate": "%{text}<br>after %{x:.1f} min: %{y:.3f}<extra></extra>",
+    }
+    return Figure(
+        f"{prefix}hypervolume",
+        "Hypervolume so far",
+        "How much of what could be had in all objectives together is behind the Pareto front: 0 at "
+        "scores of 0, 1 at perfect ones. It grows when a trial leads in any of them.",
+        [line],
+        {
+            "xaxis": axis("minutes since the search began", rangemode="tozero"),
+            "yaxis": axis("hypervolume"),
+            "showlegend": False,
+        },
     )
 
 

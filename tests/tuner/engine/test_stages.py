@@ -173,10 +173,10 @@ def test_without_early_stopping_all_are_trained_in_full() -> None:
     ("request_", "message"),
     [
         ({"budget_examples": 900, "max_examples": 900}, "and the budget is 900; raise"),
-        ({"budget_examples": 900, "num_samples": 999}, "take 1,539 examples, and the budget is"),
+        ({"budget_examples": 900, "num_samples": 999}, "examples, and the budget is 900"),
         ({"budget_examples": 9000, "max_examples": 5000, "finals": 2}, "and the budget is 9,000"),
         ({"budget_examples": 9000, "confirm": (90, 90)}, "and the budget is 9,000"),
-        ({"grace_examples": 5000}, "leaves 1,200 for the shortest training"),
+        ({"grace_examples": 5000}, "leaves 750 for the shortest training"),
         ({"finals": 4, "num_samples": 3}, "--finals 4 is above --num-samples 3"),
     ],
 )
@@ -247,7 +247,7 @@ def test_a_distillation_is_part_of_the_budget_and_costs_as_much_as_a_final() -> 
     plain, more = planned(), planned(distill=True)
     assert more.final.examples == int(9000 * FINAL_SHARE / 2) == plain.final.examples // 2
     assert more.cost() <= 9000 and more.final.places == 1
-    assert more.text().endswith("one final of 2,700, then one taught by them, of 2,700")
+    assert more.text().endswith("one final of 3,375, then one taught by them, of 3,375")
     long = {"budget_examples": 9000, "max_examples": 1800}
     assert planned(**long).final.places == 3 and planned(distill=True, **long).final.places == 2
     # Without a budget it comes on top.

@@ -15,7 +15,9 @@ from tuner.engine.conclusions import Effect
 from tuner.engine.study import quiet
 from tuner.report.figures import BLUE, INK, ORANGE, PAPER, SCALE, Figure, Json, axis
 from tuner.report.importance.collect import EVALUATOR, FULL, PRUNED, Importance, study_of
+from tuner.report.numbers import value_text
 from tuner.runs.state import DEFAULT
+from tuner.space.domains import is_number
 
 SLICES = 12  # parameters that have a picture of their own
 COORDINATES = 8  # axes that can be told apart
@@ -180,12 +182,13 @@ def _effects(importance: Importance, prefix: str) -> Figure | None:
     """Small multiples: a row for a parameter, a column for a task, one scale for each task."""
     effects = {(each.parameter, each.task): each for each in importance.effects}
     rows = list(dict.fromkeys(each.parameter for each in importance.effects))[:EFFECTS]
-    tasks = sorted({each.task for each in importance.effects})[:EFFECT_TASKS]
+    seen = {each.task for each in importance.effects}
+    tasks = [name for name in importance.space.task_set.names if name in seen][:EFFECT_TASKS]
     if not rows or not tasks:
         return None
     data: list[Json] = []
     layout: Json = {
-        "grid": {"rows": len(rows), "columns": len(tasks), "pattern": "independent"},
+        "grid": {"rows": len(rows), "columns": len(tasks), "pattern": "independent", "ygap": 0.45},
         "showlegend": False,
         "margin": {"l": 60, "r": 20, "t": 30, "b": 40},
     }
@@ -193,7 +196,7 @@ def _effects(importance: Importance, prefix: str) -> Figure | None:
     for place, (key, task) in enumerate((key, task) for key in rows for task in tasks):
         number = "" if place == 0 else str(place + 1)
         data.append(_effect(effects[key, task], f"x{number}", f"y{number}"))
-        layout[f"xaxis{number}"] = axis(key, type="category", tickfont={"size": 10})
+        layout[f"xaxis{number}"] = axis(key, **_kind_of_axis(effects[key, task].values))
         layout[f"yaxis{number}"] = axis(task, range=scales[task], nticks=4)
     return Figure(
         f"{prefix}effects",
@@ -203,7 +206,7 @@ def _effects(importance: Importance, prefix: str) -> Figure | None:
         "what it expects. A flat line: the parameter does nothing for that task.",
         data,
         layout,
-        height=60 + 170 * len(rows),
+        height=60 + 180 * len(rows),
         size="wide",
     )
 
@@ -212,7 +215,7 @@ def _effect(effect: Effect, x: str, y: str) -> Json:
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "x": [value_text(value) for value in effect.values],
+        "x": [value if is_number(value) else value_text(value) for value in effect.values],
         "y": list(effect.means),
         "error_y": {"type": "data", "array": list(effect.sds), "thickness": 1, "color": INK},
         "xaxis": x,
@@ -223,8 +226,12 @@ def _effect(effect: Effect, x: str, y: str) -> Json:
     }
 
 
-def value_text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _kind_of_axis(values: Sequence[Any]) -> Json:
+    if not all(map(is_number, values)):
+        return {"type": "category"}
+    wide = min(values) > 0 and max(values) / min(values) > 20
+    ends = {"type": "log", "exponentformat": "e"} if wide else {}
+    return {"tickvals": [values[0], values[len(values) // 2], values[-1]], **ends}
 
 
 def _scale(effects: Sequence[Effect]) -> list[float]:

@@ -137,7 +137,7 @@ class ParaphraseOptions:
         Above(0),
         AtMost(1),
         Flag("Remove copies from this similarity on; 1 for exact ones only.", FILE, "S"),
-    ] = 0.8
+    ] = 0.7
     dry_run: Annotated[bool, Flag("Say what would be asked, and send nothing.", FILE)] = False
     show_prompt: Annotated[bool, Flag("Print the template in use, and end.", FILE)] = False
     quiet: Annotated[bool, Flag("Print only the result.", FILE, short="-q")] = False

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Semaphore, Thread
 
 from model.data.paraphrase.answers import Garbage, read_sentences
 from model.data.paraphrase.jobs import Job
@@ -53,12 +53,16 @@ class ServerAnswers:
     def __call__(self, jobs: Sequence[Job]) -> Generator[Answer, None, None]:
         done: SimpleQueue[Answer | BaseException] = SimpleQueue()
         waiting, lock = iter(jobs), Lock()
+        # An answer keeps its slot until it is on disk: a kill loses no more of them than that.
+        slots = Semaphore(self.parallel)
 
         def work() -> None:
-            while not self.stopped.is_set():
+            while True:
+                slots.acquire()
                 with lock:
                     job = next(waiting, None)
-                if job is None:
+                if job is None or self.stopped.is_set():
+                    slots.release()
                     return
                 try:
                     done.put(self.answer(job))
@@ -75,8 +79,10 @@ class ServerAnswers:
                 if isinstance(found, BaseException):
                     raise found
                 yield found
+                slots.release()
         finally:
             self.stopped.set()
+            slots.release(self.parallel)  # for those who wait, to see it
 
     def answer(self, job: Job) -> Answer:
         """One job's, however many tries it takes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from model.common.typed import show
 from model.common.untrusted import open_regular, parse_json
 
 VERSION = 1
+SYNC = 1.0  # seconds between two fsyncs: a kill loses nothing, a power cut that much
 FREE = ("began", "stockpot")  # of the first line, what another command may have otherwise
 
 
@@ -40,6 +42,7 @@ class Journal:
         self.answers: dict[str, Answer] = {}
         self.tokens = (0, 0)  # paid for in all
         self.asked = dict(asked)
+        self._synced = 0.0
         if not write and not os.path.lexists(path):
             return
         flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
@@ -82,7 +85,9 @@ class Journal:
         try:
             while line:
                 line = line[self._file.write(line) or 0 :]
-            os.fsync(self._file.fileno())
+            if time.monotonic() - self._synced >= SYNC:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
         except OSError:
             self._file.truncate(end)  # a full disk: half a line must not stand before others
             raise

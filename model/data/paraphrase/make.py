@@ -70,7 +70,7 @@ def ask(
 ) -> Asked:
     """Ask for what the journal lacks; if that is nothing, nobody is started who could answer.
 
-    Every answer is on disk before the next is looked at.
+    Every answer is in the journal before the next is looked at.
     """
     missing = unanswered(jobs, journal.answers)
     lacking = {job.key for job in missing}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHINGLE = 4  # characters; words would tell too little of sentences of five words
-BANDS, WIDTH = 32, 4  # a pair of similarity .8 shares a band with all but one chance in ten million
+BANDS, WIDTH = 32, 4  # of pairs with a similarity of .7, one in six thousand shares no band
 AT_ONCE = 1024  # sentences
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying by it loses nothing
 Hashes = NDArray[np.uint64]

@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from model import __version__
-from model.cli.exit_code import exit_code
+from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.flags import given_for, sound
 from model.cli.invocation import command
 from model.cli.paraphrase_options import ParaphraseOptions, option_faults
-from model.cli.status import apart, doing
+from model.cli.status import doing, on_terminal
 from model.cli.text import say, shown_path
 from model.common.errors import Gathered, InputError, suggest
 from model.common.files import write_atomic
 from model.common.secrets import redact
+from model.data.paraphrase.answer_file import AnswerFile
 from model.data.paraphrase.asking import LETTERS, Gate, Messages, ServerAnswers, guessed_tokens
 from model.data.paraphrase.card import card, left_out
 from model.data.paraphrase.jobs import Job, Plan, Row, plan_jobs, rows_of
-from model.data.paraphrase.journal import Journal
 from model.data.paraphrase.make import (
     Answers,
     Asked,
     Progress,
+    answers_path,
     ask,
     card_path,
     held,
-    journal_path,
     out_faults,
     unanswered,
     write_rows,
@@ -65,8 +65,8 @@ class Prepared(NamedTuple):
     def messages(self, job: Job) -> Messages:
         return self.template.fill(self.data.task, job.sentence, job.row.label, job.count)
 
-    def journal(self, *, write: bool) -> Journal:
-        return open_journal(self.options, self.template, self.out, write=write)
+    def answer_file(self, *, write: bool) -> AnswerFile:
+        return open_answer_file(self.options, self.template, self.out, write=write)
 
 
 def run_paraphrase(given: Mapping[str, Any]) -> int:
@@ -81,7 +81,9 @@ def run_paraphrase(given: Mapping[str, Any]) -> int:
         say(dry_run(prepared))
         return 0
     told = f"interrupted; {GO_ON}"
-    return exit_code(lambda: make(prepared), "stopped", interrupted=told, remedy=GO_ON)
+    return exit_code(
+        lambda: make(prepared), "stopped", interrupted=told, mishap=of_the_machine, remedy=GO_ON
+    )
 
 
 # --- before anything is sent ----------------------------------------------------------------------
@@ -102,7 +104,7 @@ def prepare(options: ParaphraseOptions, faults: Sequence[str]) -> Prepared:
         found["server"] = find_server(options)
     if "template" in found and options.out is not None and not out_faults(options.out):
         with gathered:
-            open_journal(options, found["template"], options.out, write=False)
+            open_answer_file(options, found["template"], options.out, write=False)
     gathered.tell()
     assert options.out is not None  # one of the faults
     data: Data = found["data"]
@@ -169,18 +171,18 @@ def find_server(options: ParaphraseOptions) -> Server | None:
     )
 
 
-def open_journal(
+def open_answer_file(
     options: ParaphraseOptions, template: Template, out: Path, *, write: bool
-) -> Journal:
+) -> AnswerFile:
     asked = {**options.answers_depend_on, "prompt": template.text, "stockpot": __version__}
     began = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return Journal(journal_path(out), {**asked, "began": began}, write=write)
+    return AnswerFile(answers_path(out), {**asked, "began": began}, write=write)
 
 
 def dry_run(prepared: Prepared) -> str:
     """How much would be asked, and one whole prompt."""
     jobs, prices = prepared.plan.jobs, prepared.options.prices
-    missing = unanswered(jobs, prepared.journal(write=False).answers)
+    missing = unanswered(jobs, prepared.answer_file(write=False).answers)
     known = len(jobs) - len(missing)
     tokens = _estimate(prepared, missing)
     cost = f", cost about {prices.cost(tokens):,.2f}" if prices else ""
@@ -208,10 +210,10 @@ def _estimate(prepared: Prepared, jobs: Sequence[Job]) -> tuple[int, int]:
 
 def make(prepared: Prepared) -> int:
     options, data, jobs = prepared.options, prepared.data, prepared.plan.jobs
-    with held(prepared.out), prepared.journal(write=True) as journal:
+    with held(prepared.out), prepared.answer_file(write=True) as file:
         watcher = Watcher(prepared)
         with doing(watcher.text, options.quiet):
-            asked = ask(jobs, journal, lambda: _answers(prepared, watcher), watcher.watch)
+            asked = ask(jobs, file, lambda: _answers(prepared, watcher), watcher.watch)
         with doing("taking out copies", options.quiet):
             chosen = select(jobs, asked.answers, data.train, data.held_out, options.near)
         if not chosen.kept:
@@ -261,9 +263,8 @@ class Watcher:
         self.progress = progress
         done = progress.answered + progress.left_out
         lines = TENTHS * done // progress.requests
-        if lines > self.lines and not self.options.quiet:
-            with apart():
-                say(self.text(), sys.stderr)
+        if lines > self.lines and not self.options.quiet and not on_terminal():
+            say(self.text(), sys.stderr)
         self.lines = lines
 
     def text(self) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Event, Lock, Semaphore, Thread
 
+from model.data.paraphrase.answer_file import Answer
 from model.data.paraphrase.answers import Garbage, read_sentences
 from model.data.paraphrase.jobs import Job
-from model.data.paraphrase.journal import Answer
 from model.data.paraphrase.server import Refusal, Server, Setback
 
 Messages = list[dict[str, str]]
@@ -89,7 +89,9 @@ class ServerAnswers:
         messages = self.messages(job)
         read, written, faults, limited = 0, 0, 0, 0
         while True:
-            self._sleep(self.gate.left)
+            self.stopped.wait(self.gate.left)
+            if self.stopped.is_set():
+                return Answer(job.key, (), (read, written), "stopped")  # nobody looks at it
             wait = None
             try:
                 seed = job_seed(self.seed, job, faults)
@@ -109,14 +111,11 @@ class ServerAnswers:
                 if setback.limited:
                     self.gate.close(wait or 0.0)
             tried = faults + limited
-            if faults >= self.tries or limited >= LIMITED * self.tries or self.stopped.is_set():
+            if faults >= self.tries or limited >= LIMITED * self.tries:
                 return Answer(job.key, (), (read, written), f"{reason} ({tried} tries)")
             # Spread out, so that those who were turned away together do not come back together.
             grown = min(MOST_WAIT, self.wait * 2 ** (tried - 1))
-            self._sleep((wait or 0.0) + random.uniform(0.5, 1.0) * grown)
-
-    def _sleep(self, seconds: float) -> None:
-        self.stopped.wait(seconds)
+            self.stopped.wait((wait or 0.0) + random.uniform(0.5, 1.0) * grown)
 
 
 def job_seed(seed: int | None, job: Job, faults: int = 0) -> int | None:

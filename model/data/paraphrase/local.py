@@ -13,10 +13,10 @@ from typing import Any
 from model.common.errors import InputError
 from model.common.hub import quiet_transformers, require_encoder
 from model.data.columnar import first_line
+from model.data.paraphrase.answer_file import Answer
 from model.data.paraphrase.answers import tidy
 from model.data.paraphrase.asking import Messages, job_seed
 from model.data.paraphrase.jobs import Job
-from model.data.paraphrase.journal import Answer
 from model.data.paraphrase.prompt import Style
 
 TRIES = 3  # for a job that brought no sentence at all

@@ -15,8 +15,8 @@ from model.common.errors import InputError
 from model.common.files import write_atomic
 from model.common.locks import file_lock
 from model.data.columnar import first_line
+from model.data.paraphrase.answer_file import Answer, AnswerFile
 from model.data.paraphrase.jobs import Job
-from model.data.paraphrase.journal import Answer, Journal
 from model.tasks.task_set import Task
 
 Answers = Callable[[Sequence[Job]], Generator[Answer, None, None]]
@@ -24,7 +24,7 @@ SUFFIXES = (".arrow", ".parquet")
 STREAK = 20  # requests in a row without an answer, after which something is wrong with all of them
 
 
-def journal_path(out: Path) -> Path:
+def answers_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.answers.jsonl")
 
 
@@ -54,7 +54,7 @@ class Asked:
 
     answers: Mapping[str, Answer]
     tokens: tuple[int, int]
-    header: Mapping[str, Any] = field(default_factory=dict)  # of the journal
+    header: Mapping[str, Any] = field(default_factory=dict)  # of the answer file
 
 
 def unanswered(jobs: Sequence[Job], answers: Mapping[str, Answer]) -> list[Job]:
@@ -64,38 +64,38 @@ def unanswered(jobs: Sequence[Job], answers: Mapping[str, Answer]) -> list[Job]:
 
 def ask(
     jobs: Sequence[Job],
-    journal: Journal,
+    file: AnswerFile,
     start: Callable[[], Answers],
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Asked:
-    """Ask for what the journal lacks; if that is nothing, nobody is started who could answer.
+    """Ask for what the file lacks; if that is nothing, nobody is started who could answer.
 
-    Every answer is in the journal before the next is looked at.
+    Every answer is in the file before the next is looked at.
     """
-    missing = unanswered(jobs, journal.answers)
+    missing = unanswered(jobs, file.answers)
     lacking = {job.key for job in missing}
-    known = [journal.answers[job.key] for job in jobs if job.key not in lacking]
+    known = [file.answers[job.key] for job in jobs if job.key not in lacking]
     progress = Progress(len(jobs), len(known), sum(len(each.texts) for each in known))
-    progress.read, progress.written = journal.tokens
+    progress.read, progress.written = file.tokens
     streak = 0
     if not missing:
-        return Asked(journal.answers, journal.tokens, journal.asked)
+        return Asked(file.answers, file.tokens, file.asked)
     answers = start()
     watch(progress)
     with closing(answers(missing)) as found:
         for answer in found:
-            journal.add(answer)
+            file.add(answer)
             streak = streak + 1 if answer.reason else 0
             progress.answered += not answer.reason
             progress.left_out += bool(answer.reason)
             progress.made += len(answer.texts)
-            progress.read, progress.written = journal.tokens
+            progress.read, progress.written = file.tokens
             watch(progress)
             if streak >= STREAK:
                 raise NoAnswers(
                     f"{streak} requests in a row had no answer, the last: {answer.reason}"
                 )
-    return Asked(journal.answers, journal.tokens, journal.asked)
+    return Asked(file.answers, file.tokens, file.asked)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def out_faults(out: Path) -> list[str]:
         return [f"must end in {' or '.join(SUFFIXES)}, the files that augment reads"]
     if out.is_dir():
         return ["is a folder; name a file"]
-    if out.exists() and not journal_path(out).exists():
+    if out.exists() and not answers_path(out).exists():
         return ["is there already, and was not made by this command; name another"]
     return []
 

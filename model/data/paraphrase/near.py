@@ -55,6 +55,7 @@ class NearIndex:
             self._keys = self._band_keys()  # [bands, sentences]
             self._order = np.argsort(self._keys, axis=1, kind="stable").astype(np.int32)
             self._sorted = np.take_along_axis(self._keys, self._order, axis=1)
+            self._shared = self._bands_shared()
 
     def near(self, sentence: str) -> frozenset[int]:
         """The places of all sentences near to this one, which must be one of them; its own too."""
@@ -68,13 +69,23 @@ class NearIndex:
     def _found(self, place: int) -> Iterable[int]:
         own = shingles(self.sentences[place])
         proposed: set[int] = set()
-        for band in range(BANDS):
+        for band in np.flatnonzero(self._shared[:, place]):
             key, keys = self._keys[band, place], self._sorted[band]
             first, last = np.searchsorted(keys, key, "left"), np.searchsorted(keys, key, "right")
             proposed.update(self._order[band, first:last].tolist())
         for other in proposed:
-            if other == place or jaccard(own, shingles(self.sentences[other])) >= self.limit:
+            if other != place and jaccard(own, shingles(self.sentences[other])) >= self.limit:
                 yield other
+        yield place
+
+    def _bands_shared(self) -> NDArray[np.bool_]:
+        """[bands, sentences]: where another sentence has the same key. Mostly none has."""
+        same = self._sorted[:, 1:] == self._sorted[:, :-1]
+        shared = np.zeros(self._keys.shape, bool)
+        alone = np.zeros((BANDS, 1), bool)
+        either = np.concatenate([same, alone], axis=1) | np.concatenate([alone, same], axis=1)
+        np.put_along_axis(shared, self._order.astype(np.int64), either[:, : shared.shape[1]], 1)
+        return shared
 
     def _band_keys(self) -> Hashes:
         rng = np.random.default_rng(0)  # any numbers do, as long as all sentences meet the same

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from model.data.paraphrase.answer_file import Answer
 from model.data.paraphrase.jobs import Job, Row, row_key
-from model.data.paraphrase.journal import Answer
 from model.data.paraphrase.near import NearIndex, normalised
 from model.data.rows import SCHEMA
 

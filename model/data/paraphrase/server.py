@@ -201,7 +201,7 @@ def find_key(variable: str | None, url: str) -> str:
         raise InputError("--key-variable", [fault])
     if not re.fullmatch(r"[!-~]+", key):
         raise InputError("--key-variable", ["the key in it has spaces or characters beyond ASCII"])
-    parts = urlsplit(url)
+    parts = urlsplit("" if url_faults(url) else url)
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         fault = "a key goes over http:// to this machine only; use https://, or a tunnel"
         raise InputError("--key-variable", [fault])

@@ -54,9 +54,9 @@ def test_a_local_model_makes_rows_and_goes_on_as_if_it_had_not_been_killed(
     rows = open_arrow(out).to_pylist()
     assert 4 <= len(rows) <= 12 and all(row["sentence1"].strip() for row in rows)
     assert len(load_augmentation(load_task_set("sample")[task], out).table) == len(rows)
-    whole, journal = out.read_bytes(), out.with_name("made.arrow.answers.jsonl")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[:3]) + lines[3][:10])
+    whole, answer_file = out.read_bytes(), out.with_name("made.arrow.answers.jsonl")
+    lines = answer_file.read_bytes().splitlines(keepends=True)
+    answer_file.write_bytes(b"".join(lines[:3]) + lines[3][:10])
     out.unlink()
     assert main(line) == 0 and out.read_bytes() == whole
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -72,7 +73,7 @@ def bad_days(sentence: str, attempt: int) -> str:
 def test_a_killed_command_goes_on_with_nothing_twice_and_nothing_missing(tmp_path: Path) -> None:
     data = write_sst(tmp_path / "data", {"train": TRAIN, "dev": DEV, "test": TEST})
     out = tmp_path / "made" / "sst.arrow"
-    journal = out.with_name("sst.arrow.answers.jsonl")
+    answer_file = out.with_name("sst.arrow.answers.jsonl")
     environment = {**os.environ, VARIABLE: KEY}
     with serving(spoilt) as api:
         api.behaviour = bad_days
@@ -86,14 +87,16 @@ def test_a_killed_command_goes_on_with_nothing_twice_and_nothing_missing(tmp_pat
         first.kill()
         said = first.communicate()[0].decode()
         assert not out.exists()
-        kept = {event["key"] for event in map(json.loads, journal.read_text().splitlines()[1:-1])}
+        kept = {
+            event["key"] for event in map(json.loads, answer_file.read_text().splitlines()[1:-1])
+        }
         assert 200 - 2 * 16 < len(kept) < 400  # no more than was under way is lost
         before = len(api.asked)
         found = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert found.returncode == 0, found.stderr
         again = Counter(api.asked[before:])
     # Nothing that was written down was asked for again.
-    events = [json.loads(event) for event in journal.read_text().splitlines()[1:]]
+    events = [json.loads(event) for event in answer_file.read_text().splitlines()[1:]]
     assert Counter(event["key"] for event in events).most_common(1)[0][1] == 1
     assert len(events) == 500 and len(again) <= 500 - len(kept)
     # Nothing is missing: of every row all that was good is there, and nothing else is.
@@ -196,6 +199,22 @@ def test_a_server_that_answers_nobody_is_not_asked_for_every_row(
     assert main(line) == 0 and len(rows_of(out)) == 180
 
 
+def test_an_interrupted_command_goes_on(
+    api: Api, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(sentence: str, attempt: int) -> str:
+        if len(api.asked) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        return "slow" if len(api.asked) >= 6 else "good"  # nobody waits for these
+
+    api.behaviour = interrupt
+    out = tmp_path / "sst.arrow"
+    assert main(arguments(api, data, out)) == 130
+    assert "the same command goes on" in capsys.readouterr().err and not out.exists()
+    api.behaviour = lambda *_: "good"
+    assert main(arguments(api, data, out)) == 0 and len(rows_of(out)) == 36
+
+
 def test_an_answer_that_never_ends_is_cut_off(api: Api, data: Path, tmp_path: Path) -> None:
     api.behaviour = lambda sentence, attempt: "drip" if attempt == 1 else "good"
     line = [*arguments(api, data, tmp_path / "sst.arrow"), "--rows", "2", "--timeout", "0.5"]
@@ -274,6 +293,7 @@ def test_every_fault_is_told_at_once(
         (["--base-url", "https://me:hunter22@host/v1"], "password or a key"),
         (["--base-url", "https://host/v1?api_key=hunter22"], "password or a key"),
         (["--base-url", "http://host/v1", "--key-variable", VARIABLE], "to this machine only"),
+        (["--base-url", "http://[::1", "--key-variable", VARIABLE], "is not an address"),
         (["--body", "api_key=hunter22"], "looks like a secret"),
         (["--key-variable", "sk-hunter22"], "names no environment variable"),
     ],

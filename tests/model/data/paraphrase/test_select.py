@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from model.common.errors import InputError
+from model.data.paraphrase.answer_file import Answer, AnswerFile
 from model.data.paraphrase.jobs import Job, Plan, Row, Side, plan_jobs
-from model.data.paraphrase.journal import Answer, Journal
 from model.data.paraphrase.near import NearIndex, jaccard, normalised, shingles
 from model.data.paraphrase.select import select
 
@@ -134,34 +134,34 @@ def test_rows_of_dev_and_rows_that_were_there_before_are_left_alone() -> None:
     }
 
 
-# --- the journal ----------------------------------------------------------------------------------
+# --- the file of answers -----------------------------------------------------------------------
 
 
 def test_a_line_that_a_kill_cut_off_is_asked_for_again(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    with Journal(path, {"model": "m"}) as journal:
-        journal.add(Answer("a", ("one", "two"), (3, 4)))
-        journal.add(Answer("b", ("three",), (3, 4)))
+    with AnswerFile(path, {"model": "m"}) as answer_file:
+        answer_file.add(Answer("a", ("one", "two"), (3, 4)))
+        answer_file.add(Answer("b", ("three",), (3, 4)))
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        before = Journal(path, {"model": "m"}, write=False)
+        before = AnswerFile(path, {"model": "m"}, write=False)
         assert path.read_bytes() == whole[:size]
-        with Journal(path, {"model": "m"}) as journal:
-            assert journal.answers == before.answers
+        with AnswerFile(path, {"model": "m"}) as answer_file:
+            assert answer_file.answers == before.answers
             for key, texts in (("a", ("one", "two")), ("b", ("three",))):
-                if key not in journal.answers:
-                    journal.add(Answer(key, texts, (3, 4)))
+                if key not in answer_file.answers:
+                    answer_file.add(Answer(key, texts, (3, 4)))
         assert path.read_bytes() == whole
 
 
-def test_a_journal_that_makes_no_sense_is_refused_by_its_line(tmp_path: Path) -> None:
+def test_a_file_that_makes_no_sense_is_refused_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    Journal(path, {"model": "m"}).close()
+    AnswerFile(path, {"model": "m"}).close()
     for line in ('{"key": 3}', "[]", '{"key": "a", "tokens": [1, 2], "texts": [4]}', "null", "7 8"):
         path.write_text(path.read_text().splitlines()[0] + f"\n{line}\n")
         with pytest.raises(InputError, match="line 2: is no answer of a model"):
-            Journal(path, {"model": "m"}, write=False)
+            AnswerFile(path, {"model": "m"}, write=False)
     path.write_text(json.dumps({"something": "else"}) + "\n")
     with pytest.raises(InputError, match="no file of this command"):
-        Journal(path, {"model": "m"})
+        AnswerFile(path, {"model": "m"})

@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     reason: str = ""
 
 
-class Journal:
+class AnswerFile:
     """`asked`: what is wanted, which must be what the file was begun with.
 
     Without `write` nothing is changed, not even by a file that is not there.
@@ -63,7 +63,7 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> AnswerFile:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,12 +6,14 @@ in full, reaches the limit. So nothing is called near by chance, and almost noth
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+MARKS = re.compile(r"[\W_]+")
 SHINGLE = 4  # characters; words would tell too little of sentences of five words
 BANDS, WIDTH = 32, 4  # of pairs with a similarity of .7, one in six thousand shares no band
 AT_ONCE = 1024  # sentences
@@ -22,7 +24,7 @@ Hashes = NDArray[np.uint64]
 def normalised(text: str) -> str:
     """Letters and digits in lower case with single spaces: what is left is the sentence itself."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join("".join(c if c.isalnum() else " " for c in plain).split())
+    return MARKS.sub(" ", plain).strip()
 
 
 def shingles(text: str) -> Hashes:

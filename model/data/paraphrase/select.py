@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from model.data.paraphrase.answer_file import Answer
-from model.data.paraphrase.jobs import Job, Row, row_key
+from model.data.paraphrase.jobs import Job, Row
 from model.data.paraphrase.near import NearIndex, normalised
 from model.data.rows import SCHEMA
 
@@ -119,7 +119,7 @@ def _reason(
 
 
 class _RowSet:
-    """Rows of one split, by the sentences in them."""
+    """Rows of one split, normalised, by the sentences in them."""
 
     def __init__(self, index: NearIndex, rows: Iterable[tuple[str, ...]]) -> None:
         self.index = index
@@ -130,7 +130,7 @@ class _RowSet:
 
     def add(self, row: tuple[str, ...]) -> None:
         number = len(self.keys)
-        key = row_key(row)
+        key = tuple(sorted(row))
         if key in self.keys:
             return
         self.keys.add(key)
@@ -139,7 +139,7 @@ class _RowSet:
 
     def has(self, row: tuple[str, ...]) -> str:
         """'the same as', 'near to' or ''; a pair counts in either order, if both sentences do."""
-        if row_key(row) in self.keys:
+        if tuple(sorted(row)) in self.keys:
             return "the same as"
         turned = row[::-1]
         return "near to" if self._near(row) or self._near(turned) else ""

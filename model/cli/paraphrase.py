@@ -292,10 +292,13 @@ def _about(prepared: Prepared) -> dict[str, Any]:
         settings["server"] = redact(options.base_url)
     checked = ", ".join(f"{name} ({len(rows):,} rows)" for name, rows in held_out.items())
     settings |= {"copies removed of": checked, "near from": options.near}
-    known = {key: value for key, value in settings.items() if value not in (None, {})}
     if not prepared.data.task.pair:
-        del known["side"]
-    return known
+        del settings["side"]
+    return {key: _told(value) for key, value in settings.items() if value != {}}
+
+
+def _told(value: Any) -> Any:
+    return "the server's own; none was sent" if value is None else value
 
 
 def summary(prepared: Prepared, asked: Asked, chosen: Selection) -> str:
@@ -310,7 +313,8 @@ def summary(prepared: Prepared, asked: Asked, chosen: Selection) -> str:
         f"tokens: {asked.tokens[0]:,} in, {asked.tokens[1]:,} out{cost}",
     ]
     if missing:
-        lines.append(f"{len(missing):,} requests left out; the same command tries them again")
+        count = f"{len(missing):,} request{'s' if len(missing) > 1 else ''}"
+        lines.append(f"{count} left out; the same command tries again")
         lines += [f"  row {job.row.number + 1}: {reason}" for job, reason in missing[:NAMED]]
         lines += [f"  and {len(missing) - NAMED:,} more"] if len(missing) > NAMED else []
     file = shown_path(out.absolute())

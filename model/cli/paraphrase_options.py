@@ -157,7 +157,7 @@ class ParaphraseOptions:
         return {
             "task": self.task,
             "model": self.model,
-            "run": "here" if local else "by a server",
+            "where": "here" if local else "a server",
             "per_row": self.per_row,
             "per_request": self.per_request,
             "side": self.side,

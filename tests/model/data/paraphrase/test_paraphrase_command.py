@@ -78,7 +78,7 @@ def test_a_killed_command_goes_on_with_nothing_twice_and_nothing_missing(tmp_pat
     with serving(spoilt) as api:
         api.behaviour = bad_days
         flags = ["--per-row", "4", "--parallel", "16", "--wait", "0.01", "--timeout", "2"]
-        flags += ["--key-variable", VARIABLE, "--price-in", "2", "--price-out", "10"]
+        flags += ["--seed", "7", "--key-variable", VARIABLE, "--price-in", "2", "--price-out", "10"]
         line = [sys.executable, "-m", "model.data", *arguments(api, data, out, *flags)]
         first = subprocess.Popen(
             line, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -114,6 +114,7 @@ def test_a_killed_command_goes_on_with_nothing_twice_and_nothing_missing(tmp_pat
     card = out.with_name("sst.arrow.card.md").read_text()
     for count in ("| removed: the same as a row of dev | 50 |", "| paraphrases made | 2,000 |"):
         assert count in card
+    assert "| seed | 7 |" in card and "| model | some-model |" in card
     assert "| removed: near to a row of test | 50 |" in card and "Write {count} paraph" in card
     assert "2,000 made, " in found.stdout and "cost 0." in found.stdout
     # The key was used, and is nowhere.

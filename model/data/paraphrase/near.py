@@ -83,10 +83,11 @@ class NearIndex:
     def _bands_shared(self) -> NDArray[np.bool_]:
         """[bands, sentences]: where another sentence has the same key. Mostly none has."""
         same = self._sorted[:, 1:] == self._sorted[:, :-1]
-        shared = np.zeros(self._keys.shape, bool)
+        count = len(self.sentences)
+        shared = np.zeros((BANDS, count), bool)
         alone = np.zeros((BANDS, 1), bool)
         either = np.concatenate([same, alone], axis=1) | np.concatenate([alone, same], axis=1)
-        np.put_along_axis(shared, self._order.astype(np.int64), either[:, : shared.shape[1]], 1)
+        np.put_along_axis(shared, self._order.astype(np.int64), either[:, :count], 1)
         return shared
 
     def _band_keys(self) -> Hashes:

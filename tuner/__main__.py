@@ -18,7 +18,7 @@ COMMANDS = {
     "predict": ("tuner.predict.__main__", "Answer the tasks' dev and test rows, or a sentence."),
     "report": ("tuner.report.__main__", "Write a page about a search, or about several."),
     "cluster": ("tuner.cluster.__main__", "Check a cluster file; fetch a run from storage."),
-    "data": ("model.data.__main__", "Import data, and see what they are like."),
+    "data": ("model.data.__main__", "Import data, see what they are like, paraphrase them."),
     "selfcheck": ("model.selfcheck", "See what this machine's device can do."),
 }
 HELP = """\

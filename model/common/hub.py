@@ -1,6 +1,6 @@
-"""The Hugging Face Hub where there is no network: told in seconds.
+"""The Hugging Face Hub where there is no network, told in seconds; and its libraries, quiet.
 
-Its library tries again and again, for a minute or more. So it is asked once whether there is a way
+They try again and again, for a minute or more. So it is asked once whether there is a way
 to the Hub at all. If not, this process stays offline: what is in the cache is used at once.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -84,3 +86,20 @@ def go_offline() -> None:
     for module in ("huggingface_hub.constants", "datasets.config"):
         if module in sys.modules:
             setattr(sys.modules[module], OFFLINE, True)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """No progress bars and load reports between our own lines."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

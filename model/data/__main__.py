@@ -1,4 +1,4 @@
-"""`python -m model.data import` and `info`."""
+"""`python -m model.data import`, `info` and `paraphrase`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from model.cli.exit_code import exit_code
+from model.cli.paraphrase import run_paraphrase
+from model.cli.paraphrase_options import ParaphraseOptions, option_faults
 from model.cli.parser import Parser, add_data, command_parser
 from model.cli.status import doing
 from model.common.errors import InputError
@@ -24,10 +26,13 @@ EXAMPLES = {
     "look": "info --tasks cs224n --data ~/cs224n --encoder minilm",
     "import": "import --tasks cs224n --data ~/cs224n --out data/",
     "one task": "import --tasks my_tasks.yaml --data raw/ --out data/ --task mood",
+    "more rows": "paraphrase --tasks cs224n --data ~/cs224n --task sst --out sst.arrow "
+    "--base-url https://HOST/v1 --model NAME --dry-run",
 }
 COMMANDS = {
     "import": "Write {task}-{split}.arrow files, which a run reads in place of the source.",
     "info": "Tell sizes, labels, lengths, damaged rows, and rows in more than one split.",
+    "paraphrase": "Have a language model say training rows in other words, for augment.TASK.",
 }
 
 
@@ -37,6 +42,9 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar=" | ".join(COMMANDS))
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about, epilog=parser.epilog)
+        if name == "paraphrase":
+            command.add_table(ParaphraseOptions)
+            continue
         text = "Task set: a shipped one's name or a YAML file (default: sample)."
         command.add_argument("--tasks", default="sample", metavar="SET", help=text)
         add_data(command, "none")
@@ -48,7 +56,12 @@ def make_parser() -> Parser:
         else:
             text = "Count tokens too, as minilm, a folder or a Hub id does (default: words only)."
             command.add_argument("--encoder", metavar="NAME", help=text)
+    parser.check = _flag_faults
     return parser
+
+
+def _flag_faults(found: argparse.Namespace) -> list[str]:
+    return option_faults(vars(found)) if found.command == "paraphrase" else []
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.command == "paraphrase":
+        return run_paraphrase(vars(options))
     tasks = _chosen(options)
     errors = _import(options, tasks) if options.command == "import" else _info(options, tasks)
     for told in dict.fromkeys(map(str, errors)):  # two tasks may read one file

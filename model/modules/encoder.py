@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from model.common.errors import InputError
 from model.common.files import sha256_of
+from model.common.hub import quiet_transformers as quiet_transformers
 from model.modules.encoder_defaults import MINILM as MINILM
 from model.modules.encoder_defaults import TINY as TINY
 from model.modules.encoder_defaults import EncoderDefaults as EncoderDefaults
@@ -245,20 +246,3 @@ def tiny_tokenizer() -> Any:
     pieces += [*characters, *pairs, *(f"##{piece}" for piece in (*characters, *pairs))]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     return BertTokenizer(vocab=vocabulary, model_max_length=512)
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """No progress bars and load reports between our own lines."""
-    from transformers.utils import logging
-
-    level = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

@@ -151,7 +151,7 @@ def test_importance_and_tensorboard_take_the_parameters_of_ten_tasks(tmp_path: P
             )
         )
     found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(n_trees=16, seed=0))
-    assert len(found) == len(space.parameters) == 29
+    assert len(found) == len(space.parameters) == 31
     assert max(found, key=lambda key: found[key]) == "batch.sizes.j"
     columns = {column.name for column in Columns.of(space).columns}
     assert columns >= {parameter.key for parameter in space.parameters}

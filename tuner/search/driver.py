@@ -143,7 +143,7 @@ def run(
         epoch=ledger.state.epoch + 1,
         driver=uuid.uuid4().hex,
     )
-    for known in plan.earlier:
+    for known in plan.earlier[len(ledger.state.earlier) :]:
         ledger.append("earlier", **known)
     write_run(plan.folder, request.to_dict(), plan.prints, ledger.state.epoch)
     board = Board(plan.folder, plan.space, console.warn)

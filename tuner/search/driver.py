@@ -92,7 +92,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
             write_run(folder, request.to_dict(), plan.prints)
         with (
             Ledger(folder / LEDGER, console.warn, lock.check, cut_back=options.force) as ledger,
-            follow(plan.storage, folder, console.warn) as remote,
+            follow(plan.storage, folder, console.warn, ledger.aside) as remote,
         ):
             return run(plan, ledger, ray, resources, need, console, remote, staged, stop_signals)
 

@@ -303,6 +303,40 @@ def test_of_two_drivers_that_begin_at_once_one_is_refused(storage: Storage, tmp_
                 pass
 
 
+HARM = {
+    "half a line": lambda whole: whole + b'{"event":"crea',
+    "a damaged line": lambda whole: whole.replace(b'"t0000"', b'"t0009"', 1),
+}
+
+
+@pytest.mark.parametrize("gone_on", [False, True])
+@pytest.mark.parametrize("harm", HARM)
+def test_a_ledger_that_was_mended_here_takes_the_place_of_that_in_storage(
+    storage: Storage, tmp_path: Path, harm: str, gone_on: bool
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    create(mine), create(mine)
+    first.settle()
+    mine.close()
+    harmed = HARM[harm](storage.read("ledger.jsonl"))
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "ledger.jsonl").write_bytes(harmed)  # as it was fetched
+    storage.write("ledger.jsonl", harmed + b"more\n" * gone_on)
+    judged = replace(storage, judged=storage.read(ALIVE))
+    with Ledger(folder / "ledger.jsonl", silent, cut_back=True) as ledger:
+        if gone_on:
+            with pytest.raises(InputError, match="another driver has gone on"):
+                with follow(judged, folder, silent, ledger.aside):
+                    pass
+            return
+        with follow(judged, folder, silent, ledger.aside):
+            begin(ledger, epoch=2, driver="b")
+    assert storage.read("ledger.jsonl") == (folder / "ledger.jsonl").read_bytes()
+    (aside,) = folder.glob("ledger.torn-*" if harm == "half a line" else "ledger.cut-*")
+    assert storage.read(aside.name) == aside.read_bytes()
+
+
 def test_a_trial_of_a_deposed_driver_sends_nothing(storage: Storage, tmp_path: Path) -> None:
     first, mine = driver(storage, tmp_path / "a", "a")
     node = NodeFolder(first.patient)

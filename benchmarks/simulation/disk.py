@@ -92,6 +92,8 @@ class Disk:
         self._call()
         self._may_fail()
         path = self.files.get(handle, "")
+        if not is_of(handle, path):  # closed since, and its number is another file's
+            path = ""
         if os.path.isdir(path):
             self.names = {name for name in self.names if os.path.dirname(name) != path}
         elif path:
@@ -128,6 +130,13 @@ class Disk:
                 os.unlink(name)
                 self.told["new file lost"] += 1
         self.names, self.dead, self.dies_in = set(), False, None
+
+
+def is_of(handle: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 MODULES: tuple[ModuleType, ...] = (model.common.files, model.common.untrusted, tuner.runs.ledger)

@@ -22,6 +22,7 @@ class Bucket:
         self.count = 0
         self.errors = 0  # so many of the next calls fail
         self.losses = 0  # so many of the next answers to writes get lost
+        self.silence = 0  # so many calls after a lost answer fail as well
 
     def call(self) -> None:
         if self.errors:
@@ -35,6 +36,7 @@ class Bucket:
         self.there[path] = content, self.count
         if self.losses:
             self.losses -= 1
+            self.errors, self.silence = self.errors + self.silence, 0
             self.told["storage's answer lost"] += 1
             raise StorageLost("the answer got lost")
         return self.count

@@ -17,20 +17,23 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from model.common.errors import InputError
 from model.common.files import write_atomic
 from model.training.checkpoint import checkpoints_in
 from tuner.engine.engine import Engine, Limits
 from tuner.engine.job import Job
 from tuner.engine.stages import Stages, for_trials, in_full
+from tuner.runs.folder import LEDGER, RUN, write_run
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.lock import Deposed
 from tuner.runs.retention import CheckpointStore, wanted
 from tuner.runs.state import RunState, TrialState
 from tuner.runs.unknown_trials import set_unknown_trials_aside
+from tuner.search.checks import check_not_older
 from tuner.space.space import Space
 from tuner.storage.fence import Superseded
 from tuner.storage.mirror import ALIVE, Mirror, check_driver
-from tuner.storage.remote import RemoteCheckpointStore, forget_unknown
+from tuner.storage.remote import RemoteCheckpointStore, forget_unknown, whole_lines
 from tuner.storage.storage import StorageLost
 
 from .disk import Crash, Disk, in_place
@@ -207,7 +210,7 @@ class World:
         elif kind == "storage":
             self.bucket.errors = self.rng.randint(1, 4)
         elif kind == "answer":
-            self.bucket.losses = 1
+            self.bucket.losses, self.bucket.silence = 1, self.rng.randint(0, 2)
         elif kind == "drain":
             self.told["driver told to stop"] += 1
             driver.engine.drain("interrupted")
@@ -368,6 +371,7 @@ class Driver:
         self.gone = False
         if world.plan.remote:
             self.fetch()
+        self.look()
         self.ledger = Ledger(folder / "ledger.jsonl", world.say)
         try:
             self.begin()
@@ -377,13 +381,26 @@ class Driver:
 
     def fetch(self) -> None:
         """As `fetch_run`: the longer of two ledgers that tell the same story."""
-        there = BucketStorage(self.world.bucket).read("ledger.jsonl") or b""
-        path = self.folder / "ledger.jsonl"
-        here = path.read_bytes() if path.exists() else b""
+        storage = BucketStorage(self.world.bucket)
+        there = storage.read(LEDGER) or b""
+        here = whole_lines(self.folder / LEDGER)
         if not here.startswith(there) and not there.startswith(here):
             raise Violation("storage and the driver's folder tell different stories")
         if not here.startswith(there):
-            write_atomic(path, there)
+            if (request := storage.read(RUN)) is None:
+                raise Violation("storage has a ledger, and not what was asked")
+            write_atomic(self.folder / RUN, request)
+            write_atomic(self.folder / LEDGER, there)
+
+    def look(self) -> None:
+        """As `refuse_or_allow`."""
+        if not (self.folder / LEDGER).exists():
+            return
+        try:
+            with self.world.disk.watched():
+                check_not_older(self.folder, force=False)
+        except InputError as error:
+            raise Violation(str(error)) from None
 
     def begin(self) -> None:
         world, state = self.world, self.ledger.state
@@ -399,7 +416,8 @@ class Driver:
             storage: Any = BucketStorage(world.bucket, self.name)
             storage.judged = storage.read(ALIVE)
             self.mirror = Mirror(storage, self.folder)
-            self.mirror.claim({"host": "made-up", "pid": 1, "driver": self.name})
+            who = {"host": "made-up", "pid": 1, "driver": self.name}
+            self.mirror.claim(who, self.ledger.aside)
             forget_unknown(storage, state, world.say)
             for name in [name for name in world.saved if name not in state.trials]:
                 del world.saved[name]
@@ -416,6 +434,7 @@ class Driver:
             **{"sampler": "random", "resumed": bool(state.trials), "epoch": state.epoch + 1},
             driver=self.name,
         )
+        write_run(self.folder, {"space": "default"}, {}, self.ledger.state.epoch)
         self.engine = Engine(
             ledger=self.ledger,
             space=world.space,
@@ -508,6 +527,8 @@ class Driver:
             self.mirror.settle()
             self.mirror.trouble = None
         except Superseded as error:
+            if self is self.world.driver:
+                raise Violation(f"a driver took itself for deposed: {error}") from None
             self.mirror.trouble = str(error)
             self.mirror.abandon()
         except StorageLost as error:

@@ -20,7 +20,7 @@ from typing import Any
 from model.common.errors import InputError
 from model.common.files import fsync_folder, write_atomic
 from model.common.untrusted import open_regular, read_regular
-from tuner.runs.lines import FIRST, OWN, decode, encode, ending, lost, parse
+from tuner.runs.lines import FIRST, OWN, Content, decode, encode, ending, lost, parse
 from tuner.runs.lock import Deposed, lock_file
 from tuner.runs.schema import faults_of
 from tuner.runs.state import EVENTS, Event, RunState, TrialState, Warn
@@ -68,6 +68,7 @@ class Ledger:
         new = not self.path.exists()
         self._file = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         self._torn = False
+        self.aside = b""  # what stood behind the last line that was kept when it was opened
         self._size = self._lines = 0
         self._before = FIRST
         try:
@@ -171,15 +172,14 @@ class Ledger:
     def _heal(self, cut_back: bool) -> list[Event]:
         """The events there are; what is not whole at the end is moved to a file beside."""
         data = read_regular(self.path, MOST_BYTES)
-        content = parse(data)
-        if content.faults and not (cut_back and content.events):
-            raise InputError(str(self.path), content.told())
+        content = checked(self.path, data, cut_back)
         if content.faults:
             first = content.faults[0].line
             content = parse(b"".join(data.splitlines(keepends=True)[: first - 1]))
             self._set_aside(data, content.whole, "cut", lost(data[content.whole :]))
         elif torn := data[content.whole :]:
             self._set_aside(data, content.whole, "torn", ending(torn))
+        self.aside = data[content.whole :]
         self._size, self._lines, self._before = content.whole, content.lines, content.before
         return content.events
 
@@ -218,10 +218,17 @@ def read_events(path: Path, warn: Warn = print) -> list[Event]:
     return content.events
 
 
-def check_ledger(path: Path) -> None:
+def check_ledger(path: Path, *, cut_back: bool = False) -> None:
     """Raise InputError with every line that a writer would refuse."""
-    if (content := parse(read_regular(path, MOST_BYTES))).faults:
+    checked(path, read_regular(path, MOST_BYTES), cut_back)
+
+
+def checked(path: Path, data: bytes, cut_back: bool) -> Content:
+    """What it says, if a writer can go on with that."""
+    content = parse(data)
+    if content.faults and not (cut_back and content.sound):
         raise InputError(str(path), content.told())
+    return content
 
 
 def read_state(path: Path, warn: Warn = print) -> RunState:

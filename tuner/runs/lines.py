@@ -41,6 +41,7 @@ class Content:
     lines: int = 0  # the last one's number
     before: str = FIRST  # its checksum
     behind: bytes = field(default=b"", repr=False)  # from the first fault on
+    sound: int = 0  # events before it; without one there is nothing to go on from
 
     @property
     def damaged(self) -> list[int]:
@@ -51,7 +52,7 @@ class Content:
         first = self.faults[0].line
         said = [f"line {fault.line}: {fault.why}" for fault in self.faults[:20]]
         remedy = "put back a copy of the file"
-        if self.events and first > 1:
+        if self.sound:
             cut = f"go on from line {first - 1} with --force; then {lost(self.behind)}"
             remedy = f"{remedy}, or {cut}"
         return [*said[:-1], f"{said[-1]}; {remedy}"]
@@ -67,7 +68,7 @@ def parse(data: bytes) -> Content:
     *lines, rest = data.split(b"\n")
     events: list[Event] = []
     faults: list[Fault] = []
-    whole = position = last = 0
+    whole = position = last = sound = 0
     behind = len(data)
     before: str | None = FIRST  # None after a damaged line, whose checksum nobody knows
     numbered = False
@@ -97,12 +98,13 @@ def parse(data: bytes) -> Content:
                 break
             last, before = own[0], crc
             events.append(event)
+            sound += not faults
         whole = position
     torn = data[whole:]
     if not events and not faults and torn[: len(HEAD)] != HEAD[: len(torn)]:
         # Never the beginning of a ledger; do not take it for an empty one.
         faults.append(Fault(1, DAMAGED))
-    return Content(events, whole, faults, last, before or FIRST, data[behind:])
+    return Content(events, whole, faults, last, before or FIRST, data[behind:], sound)
 
 
 def _break(own: tuple[int, str], last: int, before: str | None) -> str | None:

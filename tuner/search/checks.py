@@ -109,8 +109,7 @@ def refuse_or_allow(folder: Path, options: ExecutionOptions) -> None:
         )
     if there:
         refuse_strange(folder)
-        if not options.force:
-            check_ledger(folder / LEDGER)
+        check_ledger(folder / LEDGER, cut_back=options.force)
         check_not_emptied(folder)
         check_not_older(folder, force=options.force)
     if options.resume and not there:

@@ -83,7 +83,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
             write_run(folder, request.to_dict(), plan.prints)
         with (
             Ledger(folder / LEDGER, console.warn, lock.check, cut_back=options.force) as ledger,
-            follow(plan.storage, folder, console.warn) as remote,
+            follow(plan.storage, folder, console.warn, ledger.aside) as remote,
         ):
             return run(plan, ledger, ray, resources, need, console, remote, staged, stop_signals)
 
@@ -136,7 +136,7 @@ def run(
         epoch=ledger.state.epoch + 1,
         driver=uuid.uuid4().hex,
     )
-    for known in plan.earlier:
+    for known in plan.earlier[len(ledger.state.earlier) :]:
         ledger.append("earlier", **known)
     write_run(plan.folder, request.to_dict(), plan.prints, ledger.state.epoch)
     board = Board(plan.folder, plan.space, console.warn)

@@ -94,6 +94,7 @@ def make_plan(
     with gathered:
         check_sampler(request.sampler, objectives=len(request.objectives))
     name = name_of(request, options)
+    earlier: tuple[dict[str, Any], ...] = ()
     with gathered:
         folder = run_folder(options.storage_path.absolute(), name)
         RunLock(folder / LOCK, console.warn).look()
@@ -103,7 +104,8 @@ def make_plan(
         if options.resume:  # only a run that there is has a space of its own
             space, changed = open_run_space(request, folder)
             check_against(request, space)
-    earlier: tuple[dict[str, Any], ...] = ()
+            if lacks_earlier(read_state(folder / LEDGER, lambda line: None), request):
+                earlier = tuple(knowledge(request, space))
     with gathered:
         if not options.resume:
             space, changed = open_space(request), False
@@ -129,6 +131,12 @@ def make_plan(
         earlier=earlier,
         storage=storage,
     )
+
+
+def lacks_earlier(state: RunState, request: SearchRequest) -> bool:
+    """Whether a driver died between its first line and what it was to learn from. Once there are
+    trials, they were chosen without it, and go on so."""
+    return not state.trials and len(state.earlier) < len(request.warm_start)
 
 
 def knowledge(request: SearchRequest, space: Space) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,8 @@
     file://    a kernel lock around looking and writing
     others     looked at just before it is written, which leaves a moment
 
-An answer that got lost on the way is told from a refusal by looking at what is there then.
+An answer that got lost on the way is told from a refusal by looking at what is there then, also
+when it is missed only by a later write.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from model.common.locks import file_lock
 from tuner.storage.storage import Storage, StorageLost
 
-PATIENCE = 30.0  # seconds for another driver's write to a folder
-REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404")
+PATIENCE = 10.0  # seconds for another driver's write to a folder, at each attempt
+# Not 409: that is a conflict with a write under way, and is to be tried again.
+REFUSED = ("PreconditionFailed", "NoSuchKey", "412", "404")
 UNABLE = ("NotImplemented", "501", "MethodNotAllowed", "405")
 
 
@@ -41,30 +43,54 @@ class FencedFile:
     def __init__(self, storage: Storage, path: str) -> None:
         self.storage, self.path = storage, path
         self.tag: str | None = None
+        self._known: str | None = None  # the sum of what has that tag
+        # The sums of what was sent since. All of it under that tag, so one at most came there.
+        self._sent: set[str] = set()
         self._backend: Backend = backend_of(storage, path)
 
     def read(self) -> bytes | None:
         """From here on it is ours to write, until somebody else does."""
-        found: tuple[bytes | None, str | None] = self._insist("read", lambda: self._backend.read())
-        content, self.tag = found
+        content, tag = self._look()
+        self._take(content, tag)
         return content
 
     def write(self, content: bytes, hurried: bool = False) -> None:
         """Raises `Superseded` if it is not as it was last read or written here."""
+        for _ in range(2):
+            self._sent.add(sum_of(content))
+            there: bytes | None = content
+            if (tag := self._attempt(content, hurried)) is None:
+                there, tag = self._look(hurried)
+                if there is None or sum_of(there) not in self._sent:
+                    break
+            self._take(there, tag)  # it may be an earlier one of ours, whose answer got lost
+            if there == content:
+                return
+        fault = f"another driver writes {self.path} in {self.storage.shown} by now"
+        raise Superseded(f"{fault}; this one stops, and has changed nothing of the other's")
+
+    def _attempt(self, content: bytes, hurried: bool) -> str | None:
         try:
-            tag = self._insist("write", lambda: self._backend.write(content, self.tag), hurried)
+            return self._put(content, hurried)
         except Unable:
-            self._backend = Compared(self.storage, self.path)
-            there, _ = self._backend.read()
-            self.tag = None if there is None else sum_of(there)
-            tag = self._backend.write(content, self.tag)
-        if tag is None:
-            there, now = self._insist("read", lambda: self._backend.read(), hurried)
-            if there != content:
-                fault = f"another driver writes {self.path} in {self.storage.shown} by now"
-                raise Superseded(f"{fault}; this one stops, and has changed nothing of the other's")
-            tag = now
-        self.tag = tag
+            self._backend, self.tag = Compared(self.storage, self.path), self._known
+            return self._put(content, hurried)
+
+    def _put(self, content: bytes, hurried: bool) -> str | None:
+        tag: str | None = self._insist(
+            "write", lambda: self._backend.write(content, self.tag), hurried
+        )
+        return tag
+
+    def _look(self, hurried: bool = False) -> tuple[bytes | None, str | None]:
+        found: tuple[bytes | None, str | None] = self._insist(
+            "read", lambda: self._backend.read(), hurried
+        )
+        return found
+
+    def _take(self, content: bytes | None, tag: str | None) -> None:
+        self.tag, self._known = tag, None if content is None else sum_of(content)
+        self._sent = set()
 
     def _insist(self, what: str, attempt: Callable[[], Any], hurried: bool = False) -> Any:
         return self.storage.insist(f"{what} {self.path}", attempt, hurried=hurried)
@@ -100,7 +126,8 @@ class Compared:
         with ExitStack() as stack:
             if (folder := self.storage.folder) is not None:
                 folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(file_lock(Path(folder, ".fence"), PATIENCE))
+                if stack.enter_context(file_lock(Path(folder, ".fence"), PATIENCE)) is False:
+                    raise OSError(f"another process has held its lock for {PATIENCE:.0f} s")
             if self.read()[1] != tag:
                 return None
             self.storage.write(self.path, content)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from model.common.secrets import brief
 from model.common.untrusted import parse_json, read_regular, shown
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TRIALS
 from tuner.runs.ledger import MOST_BYTES
@@ -17,7 +18,7 @@ from tuner.storage.storage import Storage, StorageLost
 DELAY = 2.0  # seconds that storage may be behind
 BEAT = 10.0  # seconds between signs of life
 ALIVE = "driver.json"
-SMALL = (RUN, SPACE, JOURNAL)
+SMALL = (SPACE, JOURNAL)
 
 
 class Mirror:
@@ -47,14 +48,17 @@ class Mirror:
         """Storage that was waited for in vain is not waited for again: the search stops."""
         return self.patient if self.trouble is None else self.hurried
 
-    def claim(self, who: dict[str, Any]) -> None:
+    def claim(self, who: dict[str, Any], aside: bytes = b"") -> None:
         """From now on the run in storage is this driver's. Raises `Superseded` if another one took
-        it since it was looked at, and StorageLost."""
+        it since it was looked at, and StorageLost.
+
+        `aside` is what was cut off the ledger here when it was opened: storage may still have it.
+        """
         self._who = who
         if self._sign.read() != self.patient.judged:
             raise Superseded(f"another driver has just begun with {self.patient.shown}")
         there = self._ledger.read() or b""
-        if not self._local_ledger().startswith(there):
+        if not (self._local_ledger() + aside).startswith(there):
             raise Superseded(f"another driver has gone on with {self.patient.shown}")
         self._beat()
         self._claimed = True
@@ -65,8 +69,8 @@ class Mirror:
         except FileNotFoundError:
             return b""
 
-    def start(self, who: dict[str, Any]) -> None:
-        self.claim(who)
+    def start(self, who: dict[str, Any], aside: bytes = b"") -> None:
+        self.claim(who, aside)
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
         self._thread.start()
 
@@ -94,8 +98,8 @@ class Mirror:
                 self.abandon()
             except StorageLost as error:
                 self.trouble = str(error)
-            except OSError as error:  # a file that went while it was being read
-                self.trouble = f"{self.folder}: {error}"
+            except Exception as error:  # as a file that went, or is none any more
+                self.trouble = brief(f"{self.folder}: {error}")
             turn += 1
             self._end.wait(DELAY)
 
@@ -106,7 +110,11 @@ class Mirror:
         self._beats += 1
 
     def settle(self) -> None:
-        """Now: the small files, then the ledger, then what is to go."""
+        """Now: the small files, then the ledger, then what is to go.
+
+        The request knows the epoch of the last driver, and a ledger that does not is taken for an
+        older copy: so it follows the ledger, but for the first time, as without it there is no run.
+        """
         with self._working:
             if self.deposed:
                 return
@@ -115,23 +123,40 @@ class Mirror:
             with self._listing:  # what comes later waits for a later ledger
                 going, self._removals = self._removals, []
             try:
-                names = [name for name in (*SMALL, LEDGER) if (self.folder / name).is_file()]
+                names = [name for name in (*SMALL, RUN, LEDGER) if (self.folder / name).is_file()]
                 changed = self._changed(names)
                 if changed or going:
                     # A successor first claims the sign, and writes the ledger only later.
                     self._beat()
-                self._send([name for name in changed if name != LEDGER])
+                self._send([name for name in changed if name in SMALL])
+                request = self._request() if RUN in changed else None
+                if request and self._ledger.tag is None:
+                    self._send_request(*request)
                 self._send_ledger()
+                if request:
+                    self._send_request(*request)
                 self.storage.remove(going)
-            except StorageLost:
+            except Exception:
                 self.remove(going)
                 raise
 
     def _send_ledger(self) -> None:
+        """Its whole lines: the last one may be under way."""
         if self._changed([LEDGER] if (self.folder / LEDGER).is_file() else []):
-            seen = self._seen(LEDGER)
-            self._ledger.write(self._local_ledger(), hurried=self.trouble is not None)
+            seen, content = self._seen(LEDGER), self._local_ledger()
+            whole = content[: content.rfind(b"\n") + 1]
+            self._ledger.write(whole, hurried=self.trouble is not None)
             self._sent[LEDGER] = seen
+
+    def _request(self) -> tuple[bytes, tuple[int, int]]:
+        """As it is now: a ledger that is read later knows of all drivers that it knows of."""
+        seen = self._seen(RUN)
+        return read_regular(self.folder / RUN), seen
+
+    def _send_request(self, content: bytes, seen: tuple[int, int]) -> None:
+        if self._sent.get(RUN) != seen:
+            self.storage.write(RUN, content)
+            self._sent[RUN] = seen
 
     def _seen(self, name: str) -> tuple[int, int]:
         status = (self.folder / name).stat()
@@ -160,8 +185,10 @@ class Mirror:
                 self._send([name for name in self._everything() if name != LEDGER])
                 self._beat()
             self.storage.remove([ALIVE])
-        except (StorageLost, OSError) as error:
+        except StorageLost as error:
             return str(error)
+        except Exception as error:
+            return brief(f"{self.folder}: {error}")
         return None
 
     def _everything(self) -> list[str]:

@@ -225,8 +225,13 @@ def is_of_size(file: Path, size: int) -> bool:
 
 
 @contextmanager
-def follow(storage: Storage | None, folder: Path, warn: Warn) -> Iterator[RemoteRun | None]:
-    """Mirror the folder to storage for as long as the block runs, and once more at its end."""
+def follow(
+    storage: Storage | None, folder: Path, warn: Warn, aside: bytes = b""
+) -> Iterator[RemoteRun | None]:
+    """Mirror the folder to storage for as long as the block runs, and once more at its end.
+
+    `aside`: what was cut off the ledger when it was opened.
+    """
     if storage is None:
         yield None
         return
@@ -234,7 +239,7 @@ def follow(storage: Storage | None, folder: Path, warn: Warn) -> Iterator[Remote
     remote = RemoteRun(replace(storage, driver=driver), folder, warn)
     sign = {"host": socket.gethostname(), "pid": os.getpid(), "driver": driver}
     try:
-        remote.mirror.start(sign)
+        remote.mirror.start(sign, aside)
     except Superseded as error:
         raise InputError(storage.shown, [f"{error}; wait for it, or end it"]) from None
     try:

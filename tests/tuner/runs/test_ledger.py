@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from model.common.errors import InputError
 from tests.tuner.made_up_runs import begin, close, create, evaluate, live_through
 from tuner.runs import ledger as module
-from tuner.runs.ledger import Ledger, RunState, decode, encode, read_events
+from tuner.runs.ledger import Ledger, RunState, check_ledger, decode, encode, read_events
 from tuner.runs.lock import Deposed
 
 
@@ -347,6 +347,26 @@ def test_lines_that_do_not_follow_are_named_and_refused_or_cut_back(
         == content[len(b"".join(content.splitlines(keepends=True)[: len(kept)])) :]
     )
     assert len(read_events(path, _no_warning)) == len(kept) + 1
+
+
+@pytest.mark.parametrize("start", [b"", b"\n"])
+def test_a_ledger_whose_first_line_is_damaged_is_never_cut_back_to_nothing(
+    path: Path, ledger: Ledger, start: bytes
+) -> None:
+    create(ledger)
+    create(ledger)
+    ledger.close()
+    content = start + b"x" + path.read_bytes()[1:]
+    path.write_bytes(content)
+    for attempt in (
+        lambda: check_ledger(path, cut_back=True),
+        lambda: Ledger(path, _no_warning, cut_back=True),
+    ):
+        with pytest.raises(InputError, match="damaged .*; put back a copy of the file") as told:
+            attempt()
+        assert "--force" not in str(told.value)
+    assert path.read_bytes() == content
+    assert not list(path.parent.glob("ledger.cut-*"))
 
 
 def test_a_ledger_without_numbers_is_read_and_gone_on_with(path: Path) -> None:

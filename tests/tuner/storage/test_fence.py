@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 import types
 from dataclasses import replace
@@ -75,6 +76,75 @@ def test_an_answer_that_got_lost_is_no_refusal(
     assert storage.read("x") == b"mine too"
 
 
+def test_an_answer_that_is_missed_only_by_the_next_write_is_no_refusal_either(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = FencedFile(storage, "x"), FencedFile(storage, "x")
+    file.read()
+    kind = type(file._backend)
+    write = kind.write
+
+    def silent(self: Any, content: bytes, tag: str | None) -> str | None:
+        write(self, content, tag)
+        raise OSError("connection reset")  # whether it was written or refused
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "write", silent)
+        for content in (b"1", b"1 2"):  # of which the first comes there
+            with pytest.raises(StorageLost):
+                file.write(content)
+    assert storage.read("x") == b"1"
+    file.write(b"1 2 3")
+    assert storage.read("x") == b"1 2 3"
+    other.read()
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "write", silent)
+        with pytest.raises(StorageLost):
+            file.write(b"1 2 3 4")
+    with pytest.raises(Superseded):
+        other.write(b"other")  # another driver's it never was
+    other.read()
+    other.write(b"other")
+    with pytest.raises(Superseded):
+        file.write(b"1 2 3 4 5")
+    assert storage.read("x") == b"other"
+
+
+def test_a_conflict_with_a_write_under_way_is_tried_again(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ClientError
+
+    file = FencedFile(Storage(s3.url(tmp_path.name)), "x")
+    assert file.read() is None and isinstance(file._backend, Amazon)
+    put, calls = file._backend.client.put_object, []
+
+    def busy(**given: Any) -> Any:
+        calls.append(given["Body"])
+        if len(calls) == 1:
+            raise ClientError({"Error": {"Code": "ConditionalRequestConflict"}}, "PutObject")
+        return put(**given)
+
+    monkeypatch.setattr(file._backend.client, "put_object", busy)
+    file.write(b"mine")
+    assert len(calls) == 2 and file.storage.read("x") == b"mine"
+
+
+def test_a_folder_whose_lock_is_held_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.storage.fence.PATIENCE", 0.01)
+    file = FencedFile(Storage(f"file://{tmp_path}"), "x")
+    file.read()
+    with open(tmp_path / ".fence", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StorageLost, match="another process has held its lock"):
+            file.write(b"1")
+    assert not (tmp_path / "x").exists()
+    file.write(b"1")
+    assert file.storage.read("x") == b"1"
+
+
 def test_each_kind_of_storage_has_its_conditions(s3: S3, tmp_path: Path) -> None:
     assert isinstance(backend_of(Storage(s3.url("y")), "x"), Amazon)
     assert isinstance(backend_of(Storage(f"file://{tmp_path}"), "x"), Compared)
@@ -92,6 +162,9 @@ def test_storage_without_conditions_is_looked_at_before(
     mine, other = FencedFile(storage, "x"), FencedFile(storage, "x")
     mine.read(), other.read()
     mine.write(b"1")
+    with pytest.raises(Superseded):  # also by the write that finds out that there are no conditions
+        other.write(b"2")
+    assert storage.read("x") == b"1"
     other.read()
     other.write(b"2")
     with pytest.raises(Superseded):
@@ -228,6 +301,40 @@ def test_of_two_drivers_that_begin_at_once_one_is_refused(storage: Storage, tmp_
         with pytest.raises(InputError, match="another driver has just begun"):
             with follow(judged, tmp_path / "a", silent):
                 pass
+
+
+HARM = {
+    "half a line": lambda whole: whole + b'{"event":"crea',
+    "a damaged line": lambda whole: whole.replace(b'"t0000"', b'"t0009"', 1),
+}
+
+
+@pytest.mark.parametrize("gone_on", [False, True])
+@pytest.mark.parametrize("harm", HARM)
+def test_a_ledger_that_was_mended_here_takes_the_place_of_that_in_storage(
+    storage: Storage, tmp_path: Path, harm: str, gone_on: bool
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    create(mine), create(mine)
+    first.settle()
+    mine.close()
+    harmed = HARM[harm](storage.read("ledger.jsonl"))
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "ledger.jsonl").write_bytes(harmed)  # as it was fetched
+    storage.write("ledger.jsonl", harmed + b"more\n" * gone_on)
+    judged = replace(storage, judged=storage.read(ALIVE))
+    with Ledger(folder / "ledger.jsonl", silent, cut_back=True) as ledger:
+        if gone_on:
+            with pytest.raises(InputError, match="another driver has gone on"):
+                with follow(judged, folder, silent, ledger.aside):
+                    pass
+            return
+        with follow(judged, folder, silent, ledger.aside):
+            begin(ledger, epoch=2, driver="b")
+    assert storage.read("ledger.jsonl") == (folder / "ledger.jsonl").read_bytes()
+    (aside,) = folder.glob("ledger.torn-*" if harm == "half a line" else "ledger.cut-*")
+    assert storage.read(aside.name) == aside.read_bytes()
 
 
 def test_a_trial_of_a_deposed_driver_sends_nothing(storage: Storage, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
@@ -14,15 +15,19 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from model.common.errors import InputError
 from model.tasks.task_set import load_task_set
+from tests.tuner.made_up_runs import begin
 from tests.tuner.s3_server import S3, s3_server
 from tests.tuner.search_runs import curves_of, events, settings
 from tuner import run_search
 from tuner.cluster.__main__ import main
 from tuner.ray_backend.trainable import SearchTrial
-from tuner.runs.ledger import Ledger
+from tuner.runs.folder import write_run
+from tuner.runs.ledger import Ledger, parse
+from tuner.runs.state import RunState
 from tuner.scoring.dev_predictions import DevPredictions
 from tuner.search.finish import SearchResult
 from tuner.storage.mirror import ALIVE, Mirror
@@ -285,6 +290,85 @@ def test_nothing_goes_before_the_ledger_that_says_so(storage: Storage, tmp_path:
         mirror.settle()
     assert seen == [said]
     assert storage.files("trials") == {}
+
+
+def test_the_request_in_storage_knows_of_no_driver_that_the_ledger_does_not(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever a driver is lost, another machine can go on with what is there."""
+    epochs, write, put = [], Storage.write, Storage.put
+
+    def looked_at() -> None:
+        if (ledger := storage.read("ledger.jsonl")) is not None:
+            begun = yaml.safe_load(storage.read("run.yaml") or b"")["epoch"]
+            known = RunState.from_events(parse(ledger).events).epoch
+            assert begun <= known
+            epochs.append((begun, known))
+
+    def written(self: Storage, path: str, content: bytes) -> None:
+        write(self, path, content)
+        looked_at()
+
+    def copied(self: Storage, local: Path, path: str) -> None:
+        put(self, local, path)
+        looked_at()
+
+    monkeypatch.setattr(Storage, "write", written)
+    monkeypatch.setattr(Storage, "put", copied)
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+
+        def drive() -> None:
+            begin(ledger, epoch=ledger.state.epoch + 1)
+            write_run(tmp_path, {"space": "default"}, {}, ledger.state.epoch)
+
+        mirror, send = Mirror(storage, tmp_path), Mirror._send_ledger
+        drive()
+        mirror.settle()
+        drive()
+        mirror.settle()
+        drive()
+        with monkeypatch.context() as patch:
+            patch.setattr(Mirror, "_send_ledger", lambda self: (send(self), drive()))
+            mirror.settle()
+        assert epochs[-1] == (3, 3)
+        mirror.settle()
+    assert epochs[0] == (1, 1) and epochs[-1] == (4, 4)
+
+
+def test_only_whole_lines_of_a_ledger_come_to_storage(storage: Storage, tmp_path: Path) -> None:
+    whole = ledger_in(tmp_path, "one")
+    more = ledger_in(tmp_path, "two")
+    (tmp_path / "ledger.jsonl").write_bytes(more[:-9])  # as a driver writes it
+    mirror = Mirror(storage, tmp_path)
+    mirror.settle()
+    assert storage.read("ledger.jsonl") == whole
+    (tmp_path / "ledger.jsonl").write_bytes(more)
+    mirror.settle()
+    assert storage.read("ledger.jsonl") == more
+
+
+def test_a_mirror_says_so_whatever_goes_wrong_and_goes_on_later(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.storage.mirror.DELAY", 0.02)
+    said, ledger = ledger_in(tmp_path, "one"), tmp_path / "ledger.jsonl"
+    ledger.rename(tmp_path / "another")
+    ledger.symlink_to(tmp_path / "another")
+    storage.write("trials/t0001/x", b"1")
+    mirror = Mirror(storage, tmp_path)
+    mirror._claimed = True
+    mirror.remove(["trials/t0001/x"])
+    mirror._thread = threading.Thread(target=mirror._run, daemon=True)
+    mirror._thread.start()
+    while mirror.trouble is None and mirror._thread.is_alive():
+        mirror._thread.join(0.01)
+    assert mirror._thread.is_alive()
+    assert mirror.trouble is not None and "is a symbolic link" in mirror.trouble
+    assert "is a symbolic link" in str(mirror.close())
+    assert "trials/t0001/x" in storage.files()
+    (tmp_path / "another").replace(ledger)
+    assert mirror.close() is None
+    assert storage.read("ledger.jsonl") == said and storage.files("trials") == {}
 
 
 def test_a_mirror_that_fails_says_so_and_goes_on_later(

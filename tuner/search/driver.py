@@ -20,7 +20,7 @@ from tuner.engine.study import AUTO, TASK_GP, choose_sampler
 from tuner.engine.study_file import StudyFile
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
-from tuner.ray_backend.staging import StagedInput, needed, pack
+from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, own_folder, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import RunLock
@@ -102,8 +102,8 @@ def prepare_cluster(
 ) -> dict[str, StagedInput]:
     """Look at every machine, and pack what the trials need of this one."""
     config = plan.space.config(plan.space.default_point())
-    names = [plan.request.data, plan.space.task_set.origin, config.init_from, *plan.space.encoders]
-    names += [config.distill.teacher, config.distill.text, str(distill.answers_file(plan.folder))]
+    names = [plan.request.data, plan.space.task_set.origin, *plan.space.encoders]
+    names += [*paths_in(config.to_flat()).values(), str(distill.answers_file(plan.folder))]
     staged, large = pack(needed(names))
     nodes = check_nodes(plan.folder, plan.storage, large)
     machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"

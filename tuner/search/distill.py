@@ -16,6 +16,7 @@ from tuner.predict.predictor import load_predictor
 from tuner.predict.splits import answer_splits, write_split
 from tuner.ray_backend.resources import Resources
 from tuner.ray_backend.staging import Localizer, StagedInput
+from tuner.runs.folder import TEACHER
 from tuner.runs.state import RunState
 from tuner.search.finish import attempt
 from tuner.search.plan import SearchPlan
@@ -25,16 +26,21 @@ from tuner.soup.methods import PREDICTIONS
 from tuner.soup.record import SoupRecord
 from tuner.terminal import SearchConsole
 
-TEACHER = "teacher"  # folder of its answers, in the run's
-SPLIT = "train"
+SPLIT = "train"  # what TEACHER answers
 
 
 def is_due(plan: SearchPlan, state: RunState) -> bool:
     return plan.request.distill and not state.distilled and bool(state.ranked())
 
 
+def is_lost(run: Path, state: RunState) -> bool:
+    """Whether a run is being taught, and the answers are not there any more."""
+    taught = any(trial.status == "open" for trial in state.distilled)
+    return taught and not answers_file(run).is_file()
+
+
 def answers_file(run: Path) -> Path:
-    return run / TEACHER / f"{SPLIT}.parquet"
+    return run / TEACHER
 
 
 def make_teacher(

@@ -48,10 +48,6 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     predictor = load_predictor(run, DISTILLED)
     assert "the distilled (1 model)" in predictor.who
     assert len(predictor.answer_texts({"sentiment": ["a fine film"]})["sentiment"].values) == 1
-    # Whoever goes on finds nothing left to do.
-    again = run_here(tmp_path, "--name", "taught", "--resume", "--distill")
-    assert again.returncode == 0, again.stderr
-    assert len(state_of(run).distilled) == 1
     # Lost while it was taught, without its teacher's answers, it goes on in another folder.
     elsewhere = Path(shutil.copytree(run, tmp_path / "elsewhere" / "taught"))
     told = events(run)
@@ -65,6 +61,10 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     assert other.status == "finished" and other.id == trial.id
     assert other.evaluations[-1]["score"] == pytest.approx(last["score"])
     assert (elsewhere / "teacher" / "train.parquet").is_file()
+    # Whoever goes on finds nothing left to do.
+    again = run_here(tmp_path, "--name", "taught", "--resume", "--distill")
+    assert again.returncode == 0, again.stderr
+    assert len(state_of(run).distilled) == 1
     # A run that is moved keeps it: it is a model as any other.
     moved = Path(shutil.move(run, tmp_path / "moved"))
     assert open_run(moved).state.distilled[0].id == trial.id

@@ -140,7 +140,11 @@ class BatchSettings:
     sizes: Annotated[
         int | tuple[int, ...], PerTask(int), AtLeast(1), "examples per batch, for all or in order"
     ] = 16
-    accumulate: Annotated[int, AtLeast(1), "work through each batch in so many parts"] = 1
+    accumulate: Annotated[
+        int,
+        AtLeast(1),
+        "work through each batch in so many parts; one whose loss compares its rows stays whole",
+    ] = 1
     together: Annotated[
         bool | Literal["auto"], "all tasks of a step in one padded pass; auto: not on a CPU"
     ] = "auto"

@@ -60,7 +60,8 @@ def soft_labels(task: Task, table: pa.Table, where: Path) -> Answers:
             faults.append(f"has probabilities of {task.name} that are none")
         else:
             given = given / total
-    elif ((values < task.low) | (values > task.high)).any():
+    # In float32, as they are used: a mean of values at the border may be a digit beyond it.
+    elif ((given < np.float32(task.low)) | (given > np.float32(task.high))).any():
         faults.append(f"has values of {task.name} outside {task.low:g} to {task.high:g}")
     if faults:
         raise InputError(str(where), faults)

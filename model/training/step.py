@@ -162,6 +162,7 @@ class Stepper:
         self, task: str, batch: Batch, key: tuple[int, int], turn: int
     ) -> list[MicroBatch]:
         smart = self.config.smart
+        whole = self.model.tasks[task].loss in IN_BATCH
         return [
             MicroBatch(
                 task,
@@ -171,9 +172,11 @@ class Stepper:
                 of=len(rows.labels),
                 smart=smart.weight > 0 and turn % smart.every == 0 and task in self.smart_tasks,
                 rdrop=task in self.rdrop_tasks,
-                whole=self.model.tasks[task].loss in IN_BATCH,
+                whole=whole,
             )
-            for number, rows in enumerate(split_batch(batch, self.config.batch.accumulate))
+            for number, rows in enumerate(
+                split_batch(batch, 1 if whole else self.config.batch.accumulate)
+            )
         ]
 
     def _accumulate(self, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:

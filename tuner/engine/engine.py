@@ -192,7 +192,7 @@ class Engine:
         return self._created(None, {}, settings, CONFIRM, seed, of=of, level=level)
 
     def distill(self, teacher: str) -> None:
-        """The best configuration once more, taught by the answers in this file."""
+        """The best configuration once more, taught by the answers in this file of the run's."""
         best = self.state.best_trial()
         assert best is not None  # whose answers they are
         first = self.state.trials[best.configuration]
@@ -254,6 +254,8 @@ class Engine:
     def _job(self, trial: TrialState) -> Job:
         budget = training_budget(trial, self.stages, self.space.base, len(self.tasks))
         extra = {**self.extra, **budget, "seed": trial.seed}
+        if trial.origin == DISTILLED:  # the ledger has it relative to the run, which may move
+            extra["distill.teacher"] = str(self.folder / trial.settings["distill.teacher"])
         config = self.space.config(trial.settings, self.tasks, extra)
         alone = self.stages.is_final(trial) and self.stages.final.places == 1
         alone = alone or trial.origin == DISTILLED

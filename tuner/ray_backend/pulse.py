@@ -57,7 +57,7 @@ def read_pulse(host: str, pid: int) -> bytes | None:
 
 
 @dataclass
-class Worker:
+class TrialWorker:
     """One that a trial runs in, as the driver knows it."""
 
     host: str
@@ -73,14 +73,14 @@ class PulseWatch:
 
     read: Callable[[str, int], bytes | None] = read_pulse
     clock: Callable[[], float] = time.monotonic
-    workers: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, TrialWorker] = field(default_factory=dict)
     looked: float | None = None
 
     def started(self, trial: str, host: str, pid: int | None) -> None:
         self.workers.pop(trial, None)
         if pid is not None:
             now = self.clock()
-            self.workers[trial] = Worker(host, pid, None, now, now)
+            self.workers[trial] = TrialWorker(host, pid, None, now, now)
 
     def heard(self, trial: str) -> None:
         if worker := self.workers.get(trial):

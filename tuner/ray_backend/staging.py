@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from model.common.files import atomic_folder, size_of
 from model.common.locks import file_lock
 from model.common.private import private_folder
 from model.tasks.task_set import split_origin
+from tuner.runs.request import PATHS
 
 if TYPE_CHECKING:
     from tuner.engine.job import Job
@@ -37,15 +38,23 @@ def pack(paths: Iterable[str]) -> tuple[dict[str, StagedInput], list[str]]:
     """path -> its content; and the paths that are too large for one."""
     staged, large = {}, []
     for path in dict.fromkeys(paths):
-        if size_of(Path(path)) > LARGEST:
+        if is_large(path):
             large.append(path)
-            continue
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            tar.add(path, Path(path).name, filter=without_owner)
-        content = buffer.getvalue()
-        staged[path] = StagedInput(path, hashlib.sha256(content).hexdigest(), content)
+        else:
+            staged[path] = pack_one(path)
     return staged, large
+
+
+def is_large(path: str) -> bool:
+    return size_of(Path(path)) > LARGEST
+
+
+def pack_one(path: str) -> StagedInput:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.add(path, Path(path).name, filter=without_owner)
+    content = buffer.getvalue()
+    return StagedInput(path, hashlib.sha256(content).hexdigest(), content)
 
 
 def without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -68,24 +77,47 @@ def unpack(given: StagedInput, store: Path | None = None) -> Path:
     return place / Path(given.path).name
 
 
-def localize(job: Job, staged: dict[str, StagedInput]) -> Job:
+@dataclass(frozen=True)
+class Localizer:
+    """This node's paths in place of the driver's, of what was staged: itself, or who fetches it."""
+
+    staged: Mapping[str, StagedInput | Callable[[], StagedInput]]
+
+    def path(self, path: str) -> str:
+        if (given := self.staged.get(path)) is None:
+            return path
+        return str(unpack(given if isinstance(given, StagedInput) else given()))
+
+    def tasks(self, origin: str) -> str:
+        file, some = split_origin(origin)
+        return self.path(file) + some
+
+    def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        own = {key: self.path(path) for key, path in paths_in(settings).items()}
+        return {**settings, **own}
+
+
+def localize(job: Job, staged: Mapping[str, StagedInput]) -> Job:
     """The job with this node's paths."""
     if not staged:
         return job
+    here = Localizer(staged)
+    return replace(
+        job,
+        data=job.data and here.path(job.data),
+        tasks=here.tasks(job.tasks),
+        settings=here.settings(job.settings),
+    )
 
-    def local(path: str) -> str:
-        return str(unpack(staged[path])) if path in staged else path
 
-    settings = {
-        key: local(value) if key in PATHS and isinstance(value, str) else value
-        for key, value in job.settings.items()
+def paths_in(settings: Mapping[str, Any]) -> dict[str, str]:
+    """key -> what it names, of the settings that may name a file or folder of this machine."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if isinstance(value, str)
+        and (key in ("encoder.name", *PATHS) or key.startswith("augment."))
     }
-    data = None if job.data is None else local(job.data)
-    file, some = split_origin(job.tasks)
-    return replace(job, data=data, tasks=local(file) + some, settings=settings)
-
-
-PATHS = ("encoder.name", "init_from", "distill.teacher", "distill.text")  # may be of this machine
 
 
 def needed(job_paths: Iterable[str | None]) -> list[str]:

@@ -61,8 +61,9 @@ def wanted(
     for task in sorted(tasks):
         note(best_first(task)[0], task)
     for trial in trials:
-        if trial.origin == DISTILLED and trial.status == "finished":
-            note(trial, state.goal)
+        last = trial.chosen(state.objectives) if trial.origin == DISTILLED else None
+        if trial.status == "finished" and last and "checkpoint" in last:
+            chosen.setdefault(trial.id, set()).add(last["checkpoint"])
     for trial in scored:
         if state.is_default(trial):  # what everything is compared with
             note(trial, state.goal)

@@ -144,8 +144,11 @@ class TrialState:
     def chosen(self, objectives: Sequence[str]) -> Event | None:
         """The evaluation that stands for the trial, one whose checkpoint is always kept.
 
-        With one objective that is the best by it; with several, the best overall.
+        With one objective that is the best by it; with several, the best overall. Of a distilled
+        run it is the last: a choice of its best would be one that nothing cross-fits.
         """
+        if self.origin == DISTILLED:
+            return self.evaluations[-1] if self.evaluations else None
         return self.best(objectives[0] if len(objectives) == 1 else OVERALL)
 
     def evaluated(self, event: Event) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from model.cli.invocation import command
-from model.tasks.task_set import TaskSet, load_task_set, split_origin
+from model.tasks.task_set import TaskSet, load_task_set
 from tuner.predict.predictor import load_predictor
 from tuner.predict.splits import answer_splits, write_split
 from tuner.ray_backend.resources import Resources
-from tuner.ray_backend.staging import StagedInput, unpack
+from tuner.ray_backend.staging import Localizer, StagedInput
+from tuner.runs.folder import TEACHER
 from tuner.runs.state import RunState
 from tuner.search.finish import attempt
 from tuner.search.plan import SearchPlan
@@ -25,16 +26,21 @@ from tuner.soup.methods import PREDICTIONS
 from tuner.soup.record import SoupRecord
 from tuner.terminal import SearchConsole
 
-TEACHER = "teacher"  # folder of its answers, in the run's
-SPLIT = "train"
+SPLIT = "train"  # what TEACHER answers
 
 
 def is_due(plan: SearchPlan, state: RunState) -> bool:
     return plan.request.distill and not state.distilled and bool(state.ranked())
 
 
+def is_lost(run: Path, state: RunState) -> bool:
+    """Whether a run is being taught, and the answers are not there any more."""
+    taught = any(trial.status == "open" for trial in state.distilled)
+    return taught and not answers_file(run).is_file()
+
+
 def answers_file(run: Path) -> Path:
-    return run / TEACHER / f"{SPLIT}.parquet"
+    return run / TEACHER
 
 
 def make_teacher(
@@ -89,11 +95,8 @@ class AnswersThere:
         self.staged = staged
 
     def __call__(self, run: str, model: str, tasks: str, data: str | None) -> bool:
-        def local(path: str) -> str:
-            return str(unpack(self.staged[path])) if path in self.staged else path
-
-        file, some = split_origin(tasks)
-        return answer_training_rows(run, model, local(file) + some, data and local(data))
+        here = Localizer(self.staged)
+        return answer_training_rows(run, model, here.tasks(tasks), data and here.path(data))
 
 
 def ask_a_worker(

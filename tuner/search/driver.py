@@ -20,8 +20,8 @@ from tuner.engine.study import AUTO, TASK_GP, choose_sampler
 from tuner.engine.study_file import StudyFile
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
-from tuner.ray_backend.staging import StagedInput, needed, pack
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, own_folder, write_run
+from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, own_folder, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
@@ -93,8 +93,8 @@ def prepare_cluster(
 ) -> dict[str, StagedInput]:
     """Look at every machine, and pack what the trials need of this one."""
     config = plan.space.config(plan.space.default_point())
-    names = [plan.request.data, plan.space.task_set.origin, config.init_from, *plan.space.encoders]
-    names += [config.distill.teacher, config.distill.text, str(distill.answers_file(plan.folder))]
+    names = [plan.request.data, plan.space.task_set.origin, *plan.space.encoders]
+    names += [*paths_in(config.to_flat()).values(), str(distill.answers_file(plan.folder))]
     staged, large = pack(needed(names))
     nodes = check_nodes(plan.folder, plan.storage, large)
     machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
@@ -159,15 +159,27 @@ def run(
             raise engine.fatal
         return None if engine.done else (engine.draining or INTERRUPTED)
 
-    stopped = train(staged)
-    if stopped is None and distill.is_due(plan, ledger.state):
+    def teach() -> dict[str, StagedInput] | None:
+        """All that trials need, with the teacher's answers; None where these cannot be had."""
         if remote:
             remote.bring_home(ledger.state, request.keep)
+        stop = stop_signals.raise_if_interrupted
+        if (teacher := teacher_of(plan, resources, staged, console, stop)) is None:
+            return None
+        return staged | (pack([str(teacher)])[0] if options.address else {})
+
+    stopped = None
+    try:
+        if distill.is_lost(plan.folder, ledger.state):
+            staged = teach() or staged
+    except KeyboardInterrupt:
+        stopped = INTERRUPTED
+    stopped = stopped or train(staged)
+    if stopped is None and distill.is_due(plan, ledger.state):
         try:
-            stop = stop_signals.raise_if_interrupted
-            if teacher := teacher_of(plan, resources, staged, console, stop):
-                engine.distill(str(teacher))
-                stopped = train(staged | (pack([str(teacher)])[0] if options.address else {}))
+            if (inputs := teach()) is not None:
+                engine.distill(TEACHER)
+                stopped = train(inputs)
         except KeyboardInterrupt:
             stopped = INTERRUPTED
     ledger.append("end", reason=stopped or "complete")

@@ -8,7 +8,7 @@ from functools import partial
 
 from model.training.inputs import Warn
 from tuner.ray_backend.resources import Resources
-from tuner.ray_backend.staging import needed, pack
+from tuner.ray_backend.staging import is_large, needed, pack_one
 from tuner.soup.runner import EvaluationSpec, LocalRunner, PooledRunner, Runner, RunnerThere
 
 MakeRunner = Callable[[EvaluationSpec], Runner]
@@ -24,15 +24,14 @@ def on_workers(
     pools = []
 
     def make(spec: EvaluationSpec) -> Runner:
-        inputs, _ = pack(needed(spec.paths()))
-        staged = {path: Stored(given) for path, given in inputs.items()}
-        models = None
-        if not shared:
-            packed, large = pack(map(str, spec.models))
-            if large:
-                warn(f"models of more than 1 GiB are not sent: {large[0]}; evaluating here")
-                return LocalRunner(spec, warn)
-            models = [Stored(packed[str(model)]) for model in spec.models]
+        large = [] if shared else [model for model in spec.models if is_large(str(model))]
+        if large:
+            warn(f"models of more than 1 GiB are not sent: {large[0]}; evaluating here")
+            return LocalRunner(spec, warn)
+        # One by one: together they may be more than the driver's memory.
+        inputs = [path for path in needed(spec.paths()) if not is_large(path)]
+        staged = {path: Stored(pack_one(path)) for path in dict.fromkeys(inputs)}
+        models = None if shared else [Stored(pack_one(str(model))) for model in spec.models]
         pool = WorkerPool(partial(RunnerThere, spec, staged, models), resources, warn)
         pools.append(pool)
         return PooledRunner(pool)

@@ -14,6 +14,8 @@ from model.cli.status import doing
 from model.common.errors import InputError, suggest
 
 if TYPE_CHECKING:
+    from tuner.ray_backend.resources import Resources
+    from tuner.ray_backend.session import Session
     from tuner.search.on_workers import MakeRunner
     from tuner.terminal import SearchConsole
 
@@ -118,17 +120,30 @@ def workers(address: str | None, console: SearchConsole) -> Iterator[MakeRunner 
     if address is None:
         yield None
         return
-    from tuner.ray_backend.resources import Resources
     from tuner.ray_backend.session import ray_session
     from tuner.search.on_workers import on_workers
 
     with ray_session(address) as ray:
-        slots = max(1, int(ray.gpus or ray.cpus))
-        cpus = max(1, int(ray.cpus / slots))
-        resources = Resources(slots, float(cpus), 1.0 if ray.gpus else 0.0)
+        resources = resources_of(ray)
         # The models are sent: nobody has looked whether the workers see this folder.
         with on_workers(resources, shared=False, warn=console.warn, log=console.log) as runner:
             yield runner
+
+
+def resources_of(ray: Session) -> Resources:
+    """A worker for each GPU, or else for each CPU, so that every one finds room on a machine."""
+    from tuner.ray_backend.resources import share_out
+
+    return share_out(
+        ray.cpus,
+        ray.gpus,
+        concurrent=None,
+        cpus=None if ray.gpus else 1.0,
+        gpus=1.0 if ray.gpus else 0.0,
+        trials=max(1, int(ray.gpus or ray.cpus)),
+        nodes=ray.nodes,
+        elastic=True,
+    )
 
 
 def read_methods(text: str | None) -> list[str] | None:

@@ -24,10 +24,10 @@ from model.evaluation.evaluate import Rows, evaluate
 from model.evaluation.model_folder import read_model
 from model.modules.device import evaluation_precision, find_device
 from model.modules.encoder import load_encoder, load_tokenizer
-from model.tasks.task_set import load_task_set, split_origin
+from model.tasks.task_set import load_task_set
 from model.training.inputs import Warn, load_inputs
 from model.training.prepare import fill_in
-from tuner.ray_backend.staging import StagedInput, unpack
+from tuner.ray_backend.staging import Localizer, StagedInput, paths_in, unpack
 from tuner.runs.scratch import scratch_folder
 from tuner.soup.average import ENCODER, SoupModel
 from tuner.soup.combinations import TaskCombinations
@@ -55,22 +55,18 @@ class EvaluationSpec:
 
     def paths(self) -> list[str | None]:
         """What it names beside the models and may be of this machine alone."""
-        return [self.data, self.tasks, *self.start]
+        return [self.data, self.tasks, *self.start, *paths_in(self.settings).values()]
 
-    def moved(self, local: Callable[[str], str], models: Sequence[Path]) -> EvaluationSpec:
-        """For another machine, whose paths `local` knows."""
+    def moved(self, there: Localizer, models: Sequence[Path]) -> EvaluationSpec:
+        """For another machine, whose paths `there` knows."""
         encoder, init_from = self.start
-        file, some = split_origin(self.tasks)
-        settings = dict(self.settings)
-        for key in ("encoder.name", "init_from"):
-            settings[key] = settings.get(key) and local(settings[key])
         return replace(
             self,
             models=models,
-            settings=settings,
-            tasks=local(file) + some,
-            data=self.data and local(self.data),
-            start=(local(encoder), init_from and local(init_from)),
+            settings=there.settings(self.settings),
+            tasks=there.tasks(self.tasks),
+            data=self.data and there.path(self.data),
+            start=(there.path(encoder), init_from and there.path(init_from)),
         )
 
 
@@ -162,11 +158,7 @@ class RunnerThere:
         folders: Sequence[Path] = spec.models
         if models is not None:
             folders = FetchedModels(models, self.stack.enter_context(scratch_folder()))
-
-        def local(path: str) -> str:
-            return str(unpack(staged[path]())) if path in staged else path
-
-        self.local = LocalRunner(spec.moved(local, folders))
+        self.local = LocalRunner(spec.moved(Localizer(staged), folders))
 
     def __call__(self, combinations: TaskCombinations) -> pa.Table:
         return self.local.run(combinations)

@@ -151,7 +151,9 @@ def members_of(
         f"{run.name}/{each.name}: {each.reason}" for each in found.skipped if each.name not in own
     ]
     return [
-        Member(f"{run.name}/{each.name}", each.model, own[each.name]) for each in found.ingredients
+        Member(f"{run.name}/{each.name}", each.model, own[each.name])
+        for each in found.ingredients
+        if not each.distilled  # it has learned from the others, and would count them twice
     ]
 
 

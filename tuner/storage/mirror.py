@@ -10,7 +10,7 @@ from typing import Any
 
 from model.common.secrets import brief
 from model.common.untrusted import parse_json, read_regular, shown
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TRIALS
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, TRIALS
 from tuner.runs.ledger import MOST_BYTES
 from tuner.storage.fence import FencedFile, Superseded
 from tuner.storage.storage import Storage, StorageLost
@@ -18,7 +18,7 @@ from tuner.storage.storage import Storage, StorageLost
 DELAY = 2.0  # seconds that storage may be behind
 BEAT = 10.0  # seconds between signs of life
 ALIVE = "driver.json"
-SMALL = (SPACE, JOURNAL)
+SMALL = (SPACE, JOURNAL, TEACHER)
 
 
 class Mirror:

@@ -23,7 +23,7 @@ from model.common.errors import InputError
 from model.common.files import remove_folder
 from model.common.untrusted import inside
 from model.training.checkpoint import MANIFEST, DamagedCheckpoint, checkpoints_in, verify
-from tuner.runs.folder import LEDGER, RUN, SPACE, TRIALS, read_run, run_folder
+from tuner.runs.folder import LEDGER, RUN, SPACE, TEACHER, TRIALS, read_run, run_folder
 from tuner.runs.ledger import parse, read_state
 from tuner.runs.lock import Deposed, start_of
 from tuner.runs.request import ExecutionOptions
@@ -60,7 +60,8 @@ def fetch_run(options: ExecutionOptions, name: str) -> None:
         return
     if there.startswith(here) and there != here:
         folder.mkdir(parents=True, exist_ok=True)
-        for file in (RUN, SPACE, LEDGER):  # the ledger last: with it, it is a run
+        taught = [file for file in storage.files(str(Path(TEACHER).parent)) if file == TEACHER]
+        for file in (RUN, SPACE, *taught, LEDGER):  # the ledger last: with it, it is a run
             storage.get(file, folder / file)
     elif not here.startswith(there):
         fault = f"its ledger and the one in {folder} tell different stories"

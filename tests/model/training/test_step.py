@@ -23,7 +23,7 @@ from model.config.settings import (
 )
 from model.data.batches import Batch
 from model.modules.multitask import MultitaskModel
-from model.objectives.losses import make_loss
+from model.objectives.losses import IN_BATCH, make_loss
 from model.objectives.surgery import pcgrad, surgery
 from model.objectives.uncertainty import Uncertainty
 from model.training.microbatches import split_batch
@@ -70,6 +70,19 @@ def test_accumulating_gives_the_gradient_of_the_whole_batch(
     assert close(gradients(whole), gradients(cut), 1e-5)
     assert second.losses[name] == pytest.approx(first.losses[name], rel=1e-5)
     assert second.gradient_norm == pytest.approx(first.gradient_norm, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", sorted(IN_BATCH))
+def test_a_batch_whose_loss_compares_its_rows_is_not_cut(
+    tiny: MultitaskModel, calm: Any, rounds: dict[str, Batch], loss: str
+) -> None:
+    """One row alone has no correlation."""
+    tasks = [replace(tiny.tasks["near"], loss=loss)]
+    whole, cut, batch = calm(tasks=tasks), calm(tasks=tasks), rounds["near"]
+    first = stepper(whole).take(0, [("near", batch)], 1.0)
+    second = stepper(cut, accumulate=7).take(0, [("near", batch)], 1.0)
+    assert close(gradients(whole), gradients(cut), 1e-5)
+    assert second.losses == pytest.approx(first.losses, rel=1e-5)
 
 
 def test_a_step_is_that_of_plain_pytorch(calm: Any, rounds: dict[str, Batch]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from model.common.errors import InputError
 from model.config.parse import parse_settings
 from model.data.sources import load_split
+from model.data.teacher import soft_labels
 from model.evaluation.predictions import Predictions, join_tables, predictions_table
 from model.modules.encoder import load_tokenizer
 from model.tasks.task_set import load_task_set
@@ -134,3 +135,16 @@ def test_what_is_wrong_with_a_teachers_file_is_told(teacher: Path, tmp_path: Pat
     path.write_text("no table")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         inputs_with(teacher=path)
+
+
+def test_a_mean_that_rounding_led_beyond_the_border_is_taken(tmp_path: Path) -> None:
+    task = next(task for task in TASKS if task.kind == "regression")
+    beyond = float(np.nextafter(task.high, np.inf))  # as the mean of thirteen at the border
+
+    def labels(*values: float) -> Any:
+        table = pa.table({"prediction": list(values), "probabilities": pa.nulls(len(values))})
+        return soft_labels(task, table, tmp_path)
+
+    assert labels(task.low, beyond).tolist() == [[task.low], [task.high]]
+    with pytest.raises(InputError, match=f"values of {task.name} outside"):
+        labels(task.high + 1e-3)

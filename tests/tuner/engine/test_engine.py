@@ -562,6 +562,20 @@ def test_repeats_come_after_the_search_and_once(engine_of: Callable[..., Engine]
     assert engine.done
 
 
+def test_a_teacher_is_found_where_the_run_is(engine_of: Callable[..., Engine]) -> None:
+    """The ledger has no path of a machine: the run may go on in another folder."""
+    engine = engine_of(num_samples=1, slots=1)
+    name = begin_trial(engine)
+    engine.evaluated(name, record(400, 0.5))
+    engine.finished(name)
+    engine.distill("teacher/train.parquet")
+    (taught,) = engine.state.distilled
+    assert taught.settings["distill.teacher"] == "teacher/train.parquet"
+    job = engine.next_job()
+    assert job is not None and job.trial == taught.id
+    assert job.settings["distill.teacher"] == str(engine.folder / "teacher" / "train.parquet")
+
+
 # --- from rung to rung --------------------------------------------------------------------------
 
 RESTART, CONTINUE = Stages(THREE_RUNGS), Stages(THREE_RUNGS, "continue")

@@ -51,6 +51,18 @@ def test_failed_and_open_trials_and_repeats_are_never_chosen(ledger: Ledger) -> 
     assert set(wanted(ledger.state, 5)) == {good}
 
 
+def test_of_a_distilled_run_the_last_checkpoint_is_kept_and_stands_for_it(ledger: Ledger) -> None:
+    """Its best would be a choice by dev that no cross-fitting knows of."""
+    good = trial(ledger, 0.5)
+    taught = create(ledger, number=None, origin="distilled", of=good)
+    for examples, score in ((100, 0.9), (200, 0.6)):
+        evaluate(ledger, taught, examples, score)
+    close(ledger, taught, "finished")
+    assert wanted(ledger.state, 5)[taught] == {"c000200"}
+    stands = ledger.state.trials[taught].chosen(["overall"])
+    assert stands is not None and stands["checkpoint"] == "c000200"
+
+
 def test_the_trial_ranked_first_keeps_the_checkpoint_it_stands_by(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         begin(ledger, objectives=["mood"])

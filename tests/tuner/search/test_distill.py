@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.tuner.search_runs import run_here, state_of
+from tests.tuner.search_runs import events, run_here, state_of
 from tuner.predict.predictor import load_predictor
+from tuner.runs.folder import LEDGER
+from tuner.runs.ledger import encode
 from tuner.runs.open import open_run
 from tuner.soup.methods import DISTILLED, PREDICTIONS
 from tuner.soup.record import read_soup
@@ -33,18 +35,32 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     assert trial.of == best.configuration and trial.examples == best.examples
     assert state.counts()["finished"] == 2  # it is no part of the search
     teacher = run / "teacher" / "train.parquet"
-    assert trial.settings["distill.teacher"] == str(teacher)
+    assert run / trial.settings["distill.teacher"] == teacher
     assert set(pq.read_schema(teacher).names) >= {"task", "id", "prediction", "probabilities"}
     soup = read_soup(run)
     assert soup is not None and (method := soup.method(DISTILLED)) is not None
-    assert method.members == [f"{trial.id}/{trial.best()['checkpoint']}"]
-    assert method.score.value == pytest.approx(trial.best()["score"])
+    last = trial.evaluations[-1]
+    assert method.members == [f"{trial.id}/{last['checkpoint']}"]
+    assert method.score.value == pytest.approx(last["score"])
     others = [each for each in soup.methods if each.name != DISTILLED]
     assert not any(trial.id in str(each.members) for each in others)
     assert any(each.kind == PREDICTIONS and each.models > 1 for each in others)
     predictor = load_predictor(run, DISTILLED)
     assert "the distilled (1 model)" in predictor.who
     assert len(predictor.answer_texts({"sentiment": ["a fine film"]})["sentiment"].values) == 1
+    # Lost while it was taught, without its teacher's answers, it goes on in another folder.
+    elsewhere = Path(shutil.copytree(run, tmp_path / "elsewhere" / "taught"))
+    told = events(run)
+    created = [e["event"] == "created" and e["trial"] == trial.id for e in told].index(True)
+    (elsewhere / LEDGER).write_bytes(b"".join(map(encode, told[: created + 1])))
+    shutil.rmtree(elsewhere / "trials" / trial.id)
+    shutil.rmtree(elsewhere / "teacher")
+    again = run_here(elsewhere.parent, "--name", "taught", "--resume", "--distill")
+    assert again.returncode == 0, again.stderr
+    (other,) = state_of(elsewhere).distilled
+    assert other.status == "finished" and other.id == trial.id
+    assert other.evaluations[-1]["score"] == pytest.approx(last["score"])
+    assert (elsewhere / "teacher" / "train.parquet").is_file()
     # Whoever goes on finds nothing left to do.
     again = run_here(tmp_path, "--name", "taught", "--resume", "--distill")
     assert again.returncode == 0, again.stderr

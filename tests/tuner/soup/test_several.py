@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from model.common.errors import InputError
 from tests.tuner.soup_runs import POINTS, make_run, write_toy
 from tuner.predict.__main__ import main as predict
 from tuner.predict.predictor import load_predictor
+from tuner.runs.folder import LEDGER
+from tuner.runs.ledger import encode, read_events
 from tuner.soup.__main__ import main
 from tuner.soup.ensemble_file import read_ensemble
 from tuner.soup.methods import BEST
@@ -64,6 +67,20 @@ def test_single_tasks_alone_are_compared_with_the_best_of_each(
     assert BEST not in {result.name for result in found.results}
     with pytest.raises(InputError, match="is there already"):
         ensembles_of([runs[1], other], tmp_path / "out", log=lambda line: None)
+
+
+def test_what_an_ensemble_taught_is_no_member_of_another(runs: list[Path], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs[0], tmp_path / "taught"))
+    events = read_events(run / LEDGER)
+    for event in events:
+        if event["event"] == "created" and event["trial"] == "t0001":
+            event |= {"origin": "distilled", "of": "t0000", "number": None}
+    (run / LEDGER).write_bytes(b"".join(map(encode, events)))
+    found = ensembles_of([run, runs[1]], tmp_path / "out", log=lambda line: None)
+    assert [member.name.split("/")[:2] for member in found.members] == [
+        ["all", "t0000"],
+        ["mood", "t0000"],
+    ]
 
 
 def test_tasks_that_are_not_the_same_are_refused(runs: list[Path], tmp_path: Path) -> None:

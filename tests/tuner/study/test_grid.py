@@ -10,7 +10,7 @@ from model.common.files import to_yaml
 from model.tasks.task_set import load_task_set
 from tuner.space.space import load_space
 from tuner.study.grid import expand
-from tuner.study.reader import load_study
+from tuner.study.reader import load_study, shipped_studies
 
 CS224N = load_task_set("cs224n")
 
@@ -33,6 +33,22 @@ def test_a_study_is_a_space_of_listed_points(tmp_path: Path) -> None:
     again = tmp_path / "again.yaml"
     again.write_text(to_yaml(space.to_dict()))
     assert load_space(str(again)).start_from == space.start_from
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_every_point_of_every_study_is_in_its_space(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    files = {"wiki": "/wiki", "wiki256": "/wiki256", "paraphrases": "/paraphrases"}
+    for part in expand(study, CS224N, "tiny", 2, files, []):
+        path = tmp_path / f"s{part.name}.yaml"
+        path.write_text(to_yaml(part.space(study, "cs224n")))
+        space = load_space(str(path))
+        known = {parameter.key for parameter in space.parameters}
+        for point, training in zip(part.points(), part.trainings, strict=True):
+            own = {key: value for key, value in point.items() if key in known}
+            wanted = space.config(own)
+            settings = [space.settings(space.params(each)) for each in space.start_from]
+            assert wanted in [space.config(each) for each in settings], training.label
 
 
 def test_what_all_rows_agree_on_is_held() -> None:

@@ -21,6 +21,7 @@ RATES = ("optim.learning_rate", "optim.head_learning_rate", "pretrain.simcse.lea
 BERT_RATE = 2e-5  # what suits BERT-base, which the papers' rates are meant for
 INPUTS = ("init_from", "pretrain.simcse.text")
 AUGMENT = "augment."
+SIMCSE_EPOCHS = "pretrain.simcse.epochs"
 ANY = "batch.accumulate"  # where a search has one training, and nothing is said of it
 
 
@@ -100,9 +101,14 @@ def expand(
     layers: int | None,
     files: Mapping[str, str],
     notes: list[str],
+    share: float = 1.0,
 ) -> list[Part]:
-    """What the study trains. `notes` are told what is not as in the paper; raises InputError."""
+    """What the study trains. `notes` are told what is not as in the paper; raises InputError.
+
+    `share` is that of the paper's training; what comes before the tasks is cut alike.
+    """
     held, scale = _for_encoder(study, encoder, notes)
+    held = _shortened(held, share)
     if study.layers and layers is not None and layers != study.layers:
         notes.append(f"the paper's layers of {study.layers} are brought to {layers} by their depth")
     held = _moved(held, study.layers, layers)
@@ -114,7 +120,8 @@ def expand(
             notes.append(f"'{row.label}' is left out: it needs --file {missing[0]}=PATH")
             continue
         for training in _trainings(row, tasks, files):
-            settings = _moved(training.settings, study.layers, layers)
+            settings = _shortened(training.settings, share)
+            settings = _moved(settings, study.layers, layers)
             trainings.append((row, _rated(replace(training, settings=settings), held, scale)))
     held = dict(_rated(Training("", None, held), {}, scale).settings)
     if faults := list(_faults(tasks, held, trainings)):
@@ -194,6 +201,11 @@ def _rated(training: Training, held: Mapping[str, Any], scale: float) -> Trainin
         return training
     changed = {k: settings[k] * scale for k in RATES if isinstance(settings.get(k), (int, float))}
     return replace(training, settings={**settings, **changed})
+
+
+def _shortened(settings: Mapping[str, Any], share: float) -> dict[str, Any]:
+    epochs = settings.get(SIMCSE_EPOCHS)
+    return {**settings, SIMCSE_EPOCHS: epochs * share} if epochs and share != 1 else {**settings}
 
 
 def _moved(settings: Mapping[str, Any], written: int | None, layers: int | None) -> dict[str, Any]:

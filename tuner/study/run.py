@@ -68,7 +68,12 @@ def read_study(name: str, options: ExecutionOptions) -> StudyResult:
         raise InputError(f"study {name}", [fault])
     run = open_run(first)
     named = {each: "" for row in study.rows for each in files_of(row)}  # read by then
-    request = StudyRequest(tasks=run.tasks.origin, encoder=run.space.encoders[0], file=named)
+    request = StudyRequest(
+        tasks=run.tasks.origin,
+        encoder=run.space.encoders[0],
+        file=named,
+        scale=(run.request.max_examples or study.examples) / study.examples,
+    )
     tasks, parts = planned(study, request, notes)
     done = []
     for part in parts:
@@ -82,7 +87,13 @@ def read_study(name: str, options: ExecutionOptions) -> StudyResult:
 def planned(study: Study, request: StudyRequest, notes: list[str]) -> tuple[TaskSet, list[Part]]:
     tasks = load_task_set(request.tasks or study.tasks)
     layers = layers_in(request.encoder) if study.layers and request.encoder else None
-    return tasks, expand(study, tasks, request.encoder, layers, request.file, notes)
+    share = length_of(study, request) / study.examples
+    return tasks, expand(study, tasks, request.encoder, layers, request.file, notes, share)
+
+
+def length_of(study: Study, request: StudyRequest) -> int:
+    """Examples of a training."""
+    return max(1, round(study.examples * request.scale))
 
 
 def run_name(study: Study, part: Part, options: ExecutionOptions) -> str:
@@ -125,7 +136,7 @@ def search_part(
         set=request.set,
         seed=request.seed,
         num_samples=points,
-        max_examples=max(1, round(study.examples * request.scale)),
+        max_examples=length_of(study, request),
         early_stopping=False,
         sampler="random",
         # Models that others start from, or that can be put together later, are all kept.

@@ -75,6 +75,15 @@ def test_rows_that_read_or_start_from_something_else_are_searches_of_their_own()
     assert space["start_from"] == [{"schedule.name": "uniform"}]
 
 
+def test_a_share_of_the_training_has_that_share_of_simcse() -> None:
+    (part,) = expand(load_study("003-simcse"), CS224N, None, None, {}, [], 0.25)
+    assert part.held["pretrain.simcse.epochs"] == 0.25
+    assert part.points()[0]["pretrain.simcse.epochs"] == 0  # the row without any
+    (part,) = expand(load_study("003-ensembles"), CS224N, None, None, {}, [], 0.25)
+    epochs = [point["pretrain.simcse.epochs"] for point in part.points()]
+    assert sorted(set(epochs)) == [0, 0.25]
+
+
 def test_a_row_without_its_file_is_left_out_and_told() -> None:
     notes: list[str] = []
     (part,) = expand(load_study("002-synthetic"), CS224N, None, None, {}, notes)

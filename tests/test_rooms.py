@@ -17,7 +17,7 @@ ROOMS = {
     ),
     "tuner": (
         *("space", "runs", "scoring", "storage", "engine", "terminal", "ray_backend", "cluster"),
-        *("soup", "predict", "tensorboard", "report", "search"),
+        *("soup", "predict", "tensorboard", "report", "search", "study"),
     ),
 }
 # The way out of a package, which nothing inside of it takes.

@@ -17,11 +17,13 @@ from model.config.parse import load_preset, preset_names
 from model.tasks.task_set import load_task_set, shipped
 from tuner.cluster.pins import other_versions, pins
 from tuner.space.space import load_space, shipped_spaces
+from tuner.study.reader import load_study, shipped_studies
 
 print(tuner.__file__)
 assert all(load_preset(name).settings for name in preset_names()) and preset_names()
 assert all(load_task_set(name).names for name in shipped()) and shipped()
 assert all(path.is_file() for path in shipped_spaces().values()) and load_space("default")
+assert len([load_study(name).rows for name in shipped_studies()]) > 20
 assert pins()["ray"] and "install that one" in other_versions("pip install ray==0.0.1")[0]
 """
 
@@ -34,7 +36,8 @@ def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    wanted |= {f"tuner/{path.relative_to(ROOT)}" for path in (ROOT / "search_spaces").glob("*")}
+    for folder in ("search_spaces", "studies"):
+        wanted |= {f"tuner/{path.relative_to(ROOT)}" for path in (ROOT / folder).glob("*")}
     assert {"model/py.typed", "tuner/py.typed"} <= wanted
     assert wanted - there == set()
     assert {name.split("/")[0].split("-")[0] for name in there} == {"model", "tuner", "stockpot"}

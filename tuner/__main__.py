@@ -13,6 +13,7 @@ from model.common.errors import InputError, suggest
 # What starts each, loaded when it is wanted: --help must not wait for torch or Ray.
 COMMANDS = {
     "search": ("tuner.search.__main__", "Search the settings of a multitask text encoder."),
+    "study": ("tuner.study.__main__", "Run a paper's experiment, and set its table beside ours."),
     "train": ("model.cli.command", "Train one multitask model."),
     "soup": ("tuner.soup.__main__", "Combine the best checkpoints of a run into one model."),
     "predict": ("tuner.predict.__main__", "Answer the tasks' dev and test rows, or a sentence."),

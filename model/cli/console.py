@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,18 @@ class Console:
                 f"{name:<{width}}{metric:<10}{short(baseline):>8}{short(value):>7}"
                 f"  [{short(low)}, {short(high)}]"
             )
+            for line in further_lines(best["tasks"].get(name, {})):
+                print(f"{'':{width}}{line}")
         print(
             f"\nbest after {best['examples']:,} of {summary['examples']:,} examples, "
             f"{clock(summary['seconds'])} of training\nmodel: {out / 'model'}"
         )
+
+
+def further_lines(task: dict[str, Any]) -> Iterator[str]:
+    """What is shown beside the metric that counts."""
+    for metric, found in task.get("also", {}).items():
+        low, high = found["interval"]
+        yield f"{metric:<10}{'':>8}{short(found['value']):>7}  [{short(low)}, {short(high)}]"
+    if "train_value" in task:
+        yield f"{'on train':<10}{'':>8}{short(task['train_value']):>7}"

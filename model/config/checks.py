@@ -105,12 +105,16 @@ def _schedule(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
         why = f"{schedule.name} trains one task per step, so no gradients meet"
         remedy = f"set surgery: none, or schedule.name to one of {', '.join(sorted(JOINT))}"
         yield ("surgery", "schedule.name"), f"'surgery' is {config.surgery}, but {why}; {remedy}"
+    if config.surgery != "none" and len(schedule.only or tasks.names) < 2:
+        text = "'surgery' is for tasks that meet, but schedule.only leaves one; set surgery: none"
+        yield ("surgery", "schedule.only"), text
     missing = [name for name in tasks.names if name not in (schedule.order or tasks.names)]
     if missing:
         text = f"'schedule.order' leaves out {', '.join(missing)}; name every task"
         yield ("schedule.order",), text
     simcse_tasks = config.pretrain.simcse.tasks
     lists = {
+        "schedule.only": schedule.only,
         "smart.tasks": config.smart.tasks,
         "rdrop.tasks": config.rdrop.tasks,
         "pretrain.simcse.tasks": simcse_tasks,
@@ -144,6 +148,7 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
     adapter = config.encoder.adapter
     by_adapter = f"encoder.adapter is {adapter}"
     by_variant, by_schedule = f"smart.variant is {variant}", f"schedule.name is {schedule}"
+    cross = any(config.encoding_of(task) == "cross" for task in tasks)
     idle = [
         (variant == "published", ("smart.radius",), by_variant),
         (variant != "published", ("smart.epsilon", "smart.noise", "smart.step_size"), by_variant),
@@ -151,6 +156,8 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
         (variant == "random", ("smart.steps",), by_variant),
         (schedule not in ("sequential", "epoch_round_robin"), ("schedule.order",), by_schedule),
         (schedule not in STAGED, ("schedule.first", "schedule.first_epochs"), by_schedule),
+        (config.head.hidden == 0, ("head.layers",), "head.hidden is 0"),
+        (not cross, ("pair.segments",), "no pair is encoded as cross"),
         (not two, ("head.binary_logits",), "no binary task is left to two logits"),
         (adapter != "pals", ("encoder.adapter_size", "encoder.adapter_heads"), by_adapter),
         (adapter != "lora", LORA, by_adapter),

@@ -79,6 +79,9 @@ class PairSettings:
         PairEncoding | Mapping[str, PairEncoding],
         "how two sentences become one representation",
     ] = "cross"
+    segments: Annotated[
+        bool, "segment ids tell the two sentences of cross apart; false: all 0, as minBERT has them"
+    ] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +89,8 @@ class HeadSettings:
     hidden: Annotated[
         int | Literal["width"], AtLeast(0), "units of a hidden layer; width: the encoder's; 0: none"
     ] = 0
-    activation: Annotated[Literal["gelu", "relu"], "of the hidden layer"] = "gelu"
+    layers: Annotated[int, AtLeast(1), AtMost(8), "hidden layers, where there are hidden units"] = 1
+    activation: Annotated[Literal["gelu", "relu"], "of the hidden layers"] = "gelu"
     dropout: Annotated[float | None, AtLeast(0), Below(1), "null: as encoder.dropout"] = None
     binary_logits: Annotated[
         Literal[1, 2], "binary tasks whose loss is not named: sigmoid or softmax"
@@ -169,6 +173,11 @@ class ScheduleSettings:
     epoch_steps: Annotated[
         int | None, AtLeast(1), "uniform, annealed: steps per epoch; null: one pass of everything"
     ] = None
+    only: Annotated[
+        tuple[str, ...] | None,
+        NAMES_TASKS,
+        "tasks that are trained, the others are scored all the same; null: all",
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +246,10 @@ class LayerScaleSettings:
     layers: Annotated[Mapping[str, tuple[int, ...]], AtLeast(0), "the task's own layers"] = field(
         default_factory=dict
     )
+    joint: Annotated[
+        Literal["rates", "gradients"],
+        "in a step of several tasks: the mean of their rates, or each task's gradient by its own",
+    ] = "rates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +261,11 @@ class OptimSettings:
         float, Above(0), "times learning_rate: for a search over encoders, each at its own"
     ] = 1.0
     head_learning_rate: Annotated[float | None, Above(0), "null: as learning_rate"] = None
-    weight_decay: Annotated[float, AtLeast(0), "AdamW's; not on biases and LayerNorm"] = 0.01
+    weight_decay: Annotated[float, AtLeast(0), "AdamW's"] = 0.01
+    decayed: Annotated[
+        Literal["matrices", "all"],
+        "what it acts on; all: biases and LayerNorm too, as in the course's AdamW",
+    ] = "matrices"
     warmup: Annotated[float, AtLeast(0), Below(1), "share of the run"] = 0.1
     decay: Annotated[
         Literal["constant", "linear", "cosine", "wsd"],
@@ -275,6 +292,17 @@ class SimcseSettings:
     temperature: Annotated[float, Above(0), "of the similarities"] = 0.05
     batch_size: Annotated[int, AtLeast(2), "a sentence's negatives are the rest of it"] = 64
     learning_rate: Annotated[float | None, Above(0), "null: as optim.learning_rate"] = None
+    weight_decay: Annotated[float | None, AtLeast(0), "null: as optim.weight_decay"] = None
+    dropout: Annotated[
+        float | None, AtLeast(0), Below(1), "hidden dropout meanwhile; null: as encoder.dropout"
+    ] = None
+    attention_dropout: Annotated[
+        float | None, AtLeast(0), Below(1), "the same of the attention; null: as the encoder's"
+    ] = None
+    negatives: Annotated[
+        Literal["other", "both", "all"],
+        "of a sentence: the others' second views; both: their first too; all: and its own first",
+    ] = "other"
     pooling: Annotated[Pooling, "auto: as encoder.pooling"] = "auto"
     text: Annotated[str | None, "file, a sentence a line; null: the run's own sentences"] = None
     tasks: Annotated[
@@ -317,6 +345,9 @@ class BudgetSettings:
         tuple[int, ...] | None, AtLeast(1), "examples at which to evaluate, in place of eval_every"
     ] = None
     eval_rows: Annotated[int | None, AtLeast(2), "dev rows scored of each task; null: all"] = None
+    train_rows: Annotated[
+        int | None, AtLeast(2), "training rows of each task that are scored beside; null: none"
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -183,7 +183,8 @@ class TaskStream:
         )
 
 
-def eval_batches(tokens: Tokens, size: int) -> list[RowNumbers]:
+def eval_batches(tokens: Tokens, size: int, some: RowNumbers | None = None) -> list[RowNumbers]:
     """The rows of each batch of an evaluation: every row once, shortest first, unshuffled."""
-    rows = np.argsort(tokens.lengths, kind="stable")
+    rows = np.argsort(tokens.lengths if some is None else tokens.lengths[some], kind="stable")
+    rows = rows if some is None else some[rows]
     return [rows[start : start + size] for start in range(0, len(rows), size)]

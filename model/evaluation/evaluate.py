@@ -17,7 +17,7 @@ from model.data.batches import Assembler, Batch, RowNumbers, eval_batches
 from model.data.clean import CLEAN
 from model.data.tokens import Tokens, encode_texts
 from model.evaluation.predictions import Predictions, join_tables, predictions_table
-from model.evaluation.scores import Array, Scored, Scores, score
+from model.evaluation.scores import Array, Score, Scored, Scores, further, score
 from model.modules.device import autocast, place
 from model.modules.multitask import MultitaskModel, TaskSpec
 from model.objectives.losses import IN_BATCH, make_loss
@@ -35,6 +35,7 @@ class Rows:
     ids: Sequence[str]
     metric: str
     weight: float
+    also: tuple[str, ...] = ()  # metrics that are shown beside
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Evaluation:
     scores: Scores
     losses: dict[str, float]
     predictions: pa.Table
+    also: dict[str, dict[str, Score]]  # by task and metric, those that do not count
 
 
 def outputs_of(
@@ -52,10 +54,11 @@ def outputs_of(
     *,
     batch_size: int | None = None,
     precision: torch.dtype = torch.float32,
+    rows: RowNumbers | None = None,
 ) -> Tensor:
-    """The raw outputs of every row, in the rows' order, [rows, outputs], on the CPU."""
+    """The raw outputs of every row, or of these, in their order, [rows, outputs], on the CPU."""
     width = model.tasks[task].outputs
-    return _each_row(model, width, model, task, tokens, assembler, batch_size, precision)
+    return _each_row(model, width, model, task, tokens, assembler, batch_size, precision, rows)
 
 
 def features_of(model: MultitaskModel, task: str, tokens: Tokens, assembler: Assembler) -> Tensor:
@@ -73,6 +76,7 @@ def _each_row(
     assembler: Assembler,
     batch_size: int | None = None,
     precision: torch.dtype = torch.float32,
+    some: RowNumbers | None = None,
 ) -> Tensor:
     """What the work makes of every row, [rows, width], in batches of rows of like length."""
     device = next(model.parameters()).device
@@ -81,7 +85,8 @@ def _each_row(
     outputs = torch.zeros(len(tokens), width)
     training = model.training
     model.eval()
-    batches = eval_batches(tokens, batch_size)[::-1]  # the longest first, so that all end together
+    # The longest first, so that all end together.
+    batches = eval_batches(tokens, batch_size, some)[::-1]
 
     def answer(rows: RowNumbers) -> Tensor:
         batch = assembler.batch(tokens, rows, layout=model.tasks[task].layout)
@@ -94,6 +99,8 @@ def _each_row(
         found = list(map(answer, batches) if alone else side_by_side(answer, batches))
         if found:  # one copy for all: the host waits once
             outputs[torch.from_numpy(np.concatenate(batches))] = torch.cat(found).cpu()
+        if some is not None:
+            outputs = outputs[torch.from_numpy(some)]
     finally:
         model.train(training)
     return outputs
@@ -129,6 +136,7 @@ def evaluate(
     """Score the model on every task's rows."""
     scored: dict[str, Scored] = {}
     losses: dict[str, float] = {}
+    also: dict[str, dict[str, Score]] = {}
     tables: list[pa.Table] = []
     for name, of_task in rows.items():
         spec = model.tasks[name]
@@ -139,8 +147,9 @@ def evaluate(
         scored[name] = Scored(
             of_task.metric, of_task.weight, spec.classes, of_task.labels, predictions.values
         )
+        also[name] = further(scored[name], of_task.also)
         tables.append(predictions_table(name, of_task.ids, of_task.labels, predictions))
-    return Evaluation(score(scored), losses, join_tables(tables))
+    return Evaluation(score(scored), losses, join_tables(tables), also)
 
 
 def dev_loss(

@@ -216,6 +216,15 @@ def score(tasks: Mapping[str, Scored], *, seed: int = 0) -> Scores:
     return Scores(Score(overall, *interval(draws)), values)
 
 
+def further(task: Scored, metrics: Sequence[str], *, seed: int = 0) -> dict[str, Score]:
+    """Other metrics of the same answers, with their intervals."""
+    given = (task.labels, task.predictions, task.classes)
+    return {
+        name: Score(measure(name, *given), *interval(replicates(name, *given, seed=seed)))
+        for name in metrics
+    }
+
+
 def majority_baseline(metric: str, train_labels: Array, labels: Array, classes: int) -> float:
     """What always answering the commonest training label (or its mean) scores on dev."""
     if METRICS[metric].on_classes:

@@ -7,6 +7,7 @@ tests and dry runs; anything else is a folder or a Hugging Face Hub id.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import itertools
 import os
@@ -139,6 +140,36 @@ def set_dropouts(config: Any, dropout: float | None, attention_dropout: float | 
             setattr(config, name, float(value))
 
 
+@contextmanager
+def other_dropouts(
+    encoder: nn.Module, dropout: float | None, attention_dropout: float | None
+) -> Iterator[None]:
+    """Other rates of dropout for a while; null: as they are.
+
+    Where they are kept in each encoder is seen from one of its kind that has them, without weights.
+    """
+    if dropout is None and attention_dropout is None:
+        yield
+        return
+    config: Any = copy.deepcopy(encoder.config)
+    set_dropouts(config, dropout, attention_dropout)
+    with torch.device("meta"):
+        like = type(encoder)(config)
+    own = dict(encoder.named_modules())
+    before: list[tuple[nn.Module, str, float]] = []
+    for name, module in like.named_modules():
+        for key, value in vars(module).items():
+            now = vars(own[name]).get(key) if name in own else None
+            if isinstance(value, float) and isinstance(now, (int, float)) and now != value:
+                before.append((own[name], key, now))
+                setattr(own[name], key, value)
+    try:
+        yield
+    finally:
+        for module, key, now in before:
+            setattr(module, key, now)
+
+
 def hidden_dropout(encoder: nn.Module) -> float:
     return _rate_of(encoder.config, HIDDEN_DROPOUT)
 
@@ -154,6 +185,17 @@ def _own_names(config: Any, names: Sequence[Sequence[str]]) -> Sequence[str]:
 def _rate_of(config: Any, names: Sequence[Sequence[str]]) -> float:
     own = _own_names(config, names)
     return float(getattr(config, own[0])) if own else 0.1
+
+
+def layers_in(name: str) -> int:
+    """How many layers the encoder of this name has, without its weights."""
+    from transformers import AutoConfig
+
+    if name == TINY:
+        return int(tiny_config(8).num_hidden_layers)
+    with explained(name), quiet_transformers():
+        config: Any = AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
+    return int(getattr(config, "num_hidden_groups", None) or config.num_hidden_layers)
 
 
 def layers_of(encoder: nn.Module) -> nn.ModuleList:

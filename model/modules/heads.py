@@ -11,7 +11,7 @@ INITIAL_STD = 0.02
 
 
 class Head(nn.Module):
-    """Dropout and a linear layer; with `hidden` units, one more layer between."""
+    """Dropout and a linear layer; with `hidden` units, one more layer between, or `layers`."""
 
     def __init__(
         self,
@@ -19,6 +19,7 @@ class Head(nn.Module):
         outputs: int,
         *,
         hidden: int = 0,
+        layers: int = 1,
         activation: str = "gelu",
         dropout: float = 0.1,
     ) -> None:
@@ -28,17 +29,22 @@ class Head(nn.Module):
             raise ValueError(f"no head activation is called '{activation}'; known: {known}")
         if hidden < 0:
             raise ValueError(f"a head's hidden size must be 0 or more, but got {hidden}")
+        if layers < 1:
+            raise ValueError(f"a head has 1 hidden layer or more, but got {layers}")
         self.dropout = nn.Dropout(dropout)
         self.hidden = nn.Linear(width_in, hidden) if hidden else None
+        deeper = range(layers - 1 if hidden else 0)  # none: no key of theirs in a saved head
+        self.deeper = nn.ModuleList(nn.Linear(hidden, hidden) for _ in deeper)
         self.activation = ACTIVATIONS[activation]()
         self.output = nn.Linear(hidden or width_in, outputs)
-        for layer in (self.hidden, self.output):
-            if layer is not None:
+        for layer in (self.hidden, *self.deeper, self.output):
+            if isinstance(layer, nn.Linear):
                 start_linear(layer)
 
     def forward(self, features: Tensor) -> Tensor:
         if self.hidden is not None:
-            features = self.activation(self.hidden(self.dropout(features)))
+            for layer in (self.hidden, *self.deeper):
+                features = self.activation(layer(self.dropout(features)))
         outputs: Tensor = self.output(self.dropout(features))
         return outputs
 

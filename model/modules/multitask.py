@@ -57,6 +57,8 @@ class ModelSpec:
     adapter: str
     adapter_size: int
     adapter_heads: int
+    head_layers: int = 1  # models from before these two were settings have what was then
+    segments: bool = True
     learning_rate: float = 2e-5  # what the encoder was trained at: a hint for who starts from it
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,7 +108,8 @@ class MultitaskModel(nn.Module):
             "attention_mask": mask_of(batch, self._mask_form),
         }
         if self._segments:
-            inputs["token_type_ids"] = batch.token_type_ids
+            kinds = batch.token_type_ids
+            inputs["token_type_ids"] = kinds if self.spec.segments else torch.zeros_like(kinds)
         return pool(pooling or self.spec.pooling, self.encoder(**inputs), batch.attention_mask)
 
     def forward(self, task: str, batch: Batch) -> Tensor:
@@ -170,6 +173,7 @@ def build_head(task: TaskSpec, spec: ModelSpec, width: int) -> nn.Module:
         width_factor(task) * width,
         task.outputs,
         hidden=spec.head_hidden,
+        layers=spec.head_layers,
         activation=spec.head_activation,
         dropout=spec.head_dropout,
     )

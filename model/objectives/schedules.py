@@ -35,6 +35,7 @@ class RoundPlan:
     anchor: int | None = None  # simultaneous: its pass is an epoch; default: the largest but one
     anneal: float = 0.8
     epoch_steps: int | None = None  # uniform, annealed: steps per epoch; default: sum(batches)
+    numbers: tuple[int, ...] = ()  # of these tasks in the task set, where they are not all of it
 
     def __post_init__(self) -> None:
         tasks = len(self.rows)
@@ -139,6 +140,15 @@ SCHEDULES: dict[str, Callable[[RoundPlan], Iterator[Round]]] = {
     "simultaneous": simultaneous,
     "pretrain_then_simultaneous": pretrain_then_simultaneous,
 }
+
+
+def rounds_of(name: str, plan: RoundPlan) -> Iterator[Round]:
+    """The schedule's rounds, with the tasks by their numbers in the task set."""
+    rounds = SCHEDULES[name](plan)
+    if not plan.numbers:
+        return rounds
+    return (tuple(plan.numbers[task] for task in round_) for round_ in rounds)
+
 
 ANNEALED_PARTS = 10  # of a run shorter than two epochs
 

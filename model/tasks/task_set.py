@@ -12,6 +12,7 @@ A new task, or a set of one's own, is a file and no code:
         clean: none                 # none | lower | spaced
         loss: cross_entropy         # optional, as are metric and weight
         metric: accuracy
+        also: [macro_f1]            # metrics that are shown beside it, and do not count
         weight: 1                   # share in the overall score
         predictions: {file: "mood-{split}.csv", column: Predicted}   # optional: a file of answers
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -71,7 +72,7 @@ METRICS: dict[str, tuple[Kind, ...]] = {
     "pearson": ("regression",),
     "spearman": ("regression",),
 }
-OWN_KEYS = {"classes", "binary", "regression", "loss", "metric", "weight", PREDICTIONS}
+OWN_KEYS = {"classes", "binary", "regression", "loss", "metric", "also", "weight", PREDICTIONS}
 KEYS = {*OWN_KEYS, *SOURCE_KEYS}
 MOST_CLASSES = 100_000
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
@@ -90,6 +91,9 @@ class Task:
     metric: str
     weight: float
     source: Source
+    also: tuple[str, ...] = field(
+        default=(), repr=False
+    )  # metrics that are shown, and do not count
     predictions: PredictionFile | None = None  # how its answers are to be written, beside Parquet
 
 
@@ -239,6 +243,7 @@ def _task(tasks: YamlSection, name: Any) -> Task | None:
     kind, classes, low, high = _kind(part)
     loss = _fitting(part, "loss", LOSSES, kind)
     metric = _fitting(part, "metric", METRICS, kind)
+    also = _also(part, metric, kind)
     weight = part.number("weight", 1.0)
     source = read_source(part, kind, classes)
     predictions = read_prediction_file(part)
@@ -253,6 +258,7 @@ def _task(tasks: YamlSection, name: Any) -> Task | None:
         pair=len(source.text) == 2,
         loss=loss,
         metric=metric,
+        also=also,
         weight=cast(float, weight),
         source=source,
         predictions=predictions,
@@ -286,6 +292,17 @@ def _kind(part: YamlSection) -> tuple[Kind | None, int, float, float]:
     rule = "[low, high], two numbers with low < high"
     part.fault(f"'regression' must be {rule}, but is {show(value)}", "regression")
     return "regression", 0, 0.0, 0.0
+
+
+def _also(part: YamlSection, metric: str, kind: Kind | None) -> tuple[str, ...]:
+    """Further metrics, each once and not the one that counts."""
+    given = part.data.get("also") or []
+    fits = [name for name, kinds in METRICS.items() if kind in kinds and name != metric]
+    if not isinstance(given, list) or any(name not in fits for name in given):
+        known = ", ".join(fits) or "nothing, as there is no other metric"
+        part.fault(f"'also' must be a list out of {known}, but is {show(given)}", "also")
+        return ()
+    return tuple(dict.fromkeys(given))
 
 
 def _fitting(

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from model.common.errors import Gathered, InputError
 from model.config.settings import DistillSettings, RunConfig, SimcseSettings
+from model.data.batches import RowNumbers
 from model.data.rows import Split, labels_of
 from model.data.sources import load_augmentation, load_split, read_sentences, require_data
 from model.data.teacher import (
@@ -78,7 +79,7 @@ def load_inputs(
         train, labels = tokenise(table.train, tokenizer), labels_of(table.train)
         dev, dev_labels = tokenise(table.dev, tokenizer), labels_of(table.dev)
         ids = table.dev["id"].to_pylist()
-        rows = Rows(dev, dev_labels, ids, task.metric, task.weight)
+        rows = Rows(dev, dev_labels, ids, task.metric, task.weight, task.also)
         inputs[task.name] = TaskInputs(train, labels, table.real, rows, table.answers)
         baselines[task.name] = majority_baseline(task.metric, labels, dev_labels, task.classes)
         for tokens, of_rows in ((train, labels), (dev, dev_labels)):
@@ -189,8 +190,16 @@ def sample_rows(table: pa.Table, limit: int | None) -> pa.Table:
     """At most so many rows: the same draw for every run, whatever its seed."""
     if limit is None or limit >= len(table):
         return table
-    drawn = np.random.default_rng(0).choice(len(table), size=limit, replace=False)
-    return table.take(pa.array(np.sort(drawn)))
+    return table.take(pa.array(sampled(len(table), limit)))
+
+
+def sampled(rows: int, limit: int) -> RowNumbers:
+    """At most so many of them, in order: the same draw in every run."""
+    if limit >= rows:
+        return np.arange(rows)
+    drawn = np.random.default_rng(0).choice(rows, size=limit, replace=False)
+    ordered: RowNumbers = np.sort(drawn)
+    return ordered
 
 
 def simcse_sentences(simcse: SimcseSettings, tables: Mapping[str, Tables]) -> pa.Table:

@@ -106,16 +106,18 @@ def make_optimizer(
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
     head_learning_rate: float | None = None,
+    decay_all: bool = False,
 ) -> torch.optim.AdamW:
     """AdamW over the trainable parameters, a group for each depth with and without decay.
 
+    With `decay_all` there is none without, as in the course's AdamW.
     Each group carries its `depth`, its `base_rate` and the `names` of its parameters.
     """
     groups: dict[tuple[int, bool], list[tuple[str, nn.Parameter]]] = {}
     for name, parameter in named_parameters:
         if parameter.requires_grad:
             # Biases, LayerNorms and lone scalars have fewer than two dimensions.
-            key = (layer_of(name, layers), parameter.ndim >= 2)
+            key = (layer_of(name, layers), decay_all or parameter.ndim >= 2)
             groups.setdefault(key, []).append((name, parameter))
     if not groups:
         raise ValueError("nothing to train: every parameter is frozen")
@@ -158,6 +160,18 @@ def add_scalars(
             "weight_decay": 0.0,
         }
     )
+
+
+def scale_gradients(
+    named: Sequence[tuple[str, Tensor | None]], scales: Sequence[float]
+) -> list[Tensor | None]:
+    """One task's gradients of the encoder, each layer's times the layer's scale."""
+    scaled: list[Tensor | None] = []
+    for name, gradient in named:
+        layer = layer_of(name, len(scales)) - 1
+        inside = gradient is not None and 0 <= layer < len(scales)
+        scaled.append(gradient * scales[layer] if gradient is not None and inside else gradient)
+    return scaled
 
 
 def set_rates(

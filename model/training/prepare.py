@@ -37,7 +37,7 @@ from model.modules.encoder import (
 from model.modules.heads import outputs_for
 from model.modules.lora import attach_lora, is_lora, plain_name
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec
-from model.objectives.schedules import SCHEDULES, STAGED, Round, RoundPlan
+from model.objectives.schedules import STAGED, Round, RoundPlan, rounds_of
 from model.tasks.task_set import Task, TaskSet
 from model.training.inputs import Inputs, Warn, inputs_key, load_inputs
 from model.training.planning import evaluation_points, make_plan, untrained
@@ -79,7 +79,7 @@ class Prepared:
 
     def rounds(self, done: int) -> Iterator[Round]:
         """What is left to do after so many rounds."""
-        return islice(SCHEDULES[self.config.schedule.name](self.plan), done, self.steps)
+        return islice(rounds_of(self.config.schedule.name, self.plan), done, self.steps)
 
 
 def prepare(
@@ -236,12 +236,14 @@ def build_model(config: RunConfig, tasks: TaskSet, encoder: nn.Module) -> Multit
         pooling=config.encoder.pooling,
         max_length=config.encoder.max_length,
         head_hidden=width if hidden == "width" else int(hidden),
+        head_layers=config.head.layers,
         head_activation=config.head.activation,
         head_dropout=hidden_dropout(encoder) if dropout is None else dropout,
         # What is saved is merged: an ordinary encoder.
         adapter="none" if config.encoder.adapter == "lora" else config.encoder.adapter,
         adapter_size=config.encoder.adapter_size,
         adapter_heads=config.encoder.adapter_heads,
+        segments=config.pair.segments,
         learning_rate=config.optim.learning_rate or 2e-5,
     )
     with torch.random.fork_rng(devices=[]):

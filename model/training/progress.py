@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.evaluation.scores import Scores
+from model.evaluation.scores import Score, Scores
 from model.training.readings import StepReport
 
 Record = dict[str, Any]
@@ -66,10 +66,13 @@ class Progress:
         steps: int,
         rates: tuple[float, float],
         name: str,
+        also: Mapping[str, Mapping[str, Score]] | None = None,
+        trained: Mapping[str, float] | None = None,
     ) -> Record:
         """What there is to tell of an evaluation, whose checkpoint has this name.
 
-        `losses` are those on dev, `metrics` each task's, `steps` those of the whole run.
+        `losses` are those on dev, `metrics` each task's, `steps` those of the whole run. `also` are
+        further metrics on dev, and `trained` the tasks' own on training rows, where asked for.
         """
         meter = self.meter
         values = {OVERALL: scores.overall.value}
@@ -94,6 +97,8 @@ class Progress:
                     "interval": [scores.tasks[task].low, scores.tasks[task].high],
                     "loss": losses[task],
                     "train_loss": mean(meter.losses.get(task), meter.counts.get(task)),
+                    **({"train_value": trained[task]} if trained else {}),
+                    **({"also": _told(also[task])} if also and also[task] else {}),
                 }
                 for task, metric in metrics.items()
             },
@@ -108,6 +113,10 @@ class Progress:
             "checkpoint": name,
             "predictions": f"predictions/{name}.parquet",
         }
+
+
+def _told(scores: Mapping[str, Score]) -> dict[str, Any]:
+    return {name: {"value": s.value, "interval": [s.low, s.high]} for name, s in scores.items()}
 
 
 def mean(total: float | None, count: float | None) -> float | None:

@@ -15,13 +15,14 @@ from model import __version__
 from model.common.errors import InputError
 from model.common.files import to_yaml, write_atomic
 from model.common.rng import rng_seed, seed_rng
-from model.data.batches import Batch
+from model.data.batches import Batch, TaskStream
 from model.data.prefetch import Prefetch, with_next
-from model.evaluation.evaluate import evaluate
+from model.evaluation.evaluate import evaluate, outputs_of
 from model.evaluation.model_folder import ModelTensors, read_model, save_model
-from model.evaluation.predictions import write_predictions
+from model.evaluation.predictions import Predictions, write_predictions
+from model.evaluation.scores import measure
 from model.modules.device import place
-from model.modules.encoder import layers_of
+from model.modules.encoder import layers_of, other_dropouts
 from model.modules.multitask import MultitaskModel
 from model.objectives.schedules import Round
 from model.objectives.simcse import simcse_loss
@@ -35,7 +36,7 @@ from model.training.checkpoint import (
     load_latest,
 )
 from model.training.finish import publish_best
-from model.training.inputs import Warn
+from model.training.inputs import Warn, sampled
 from model.training.optim import (
     add_scalars,
     load_optimizer_tensors,
@@ -83,7 +84,7 @@ class TrainingRun:
     def _enter_stage(self) -> None:
         """A fresh optimiser (and momentum copy) for the stage that begins."""
         optim, simcse = self.config.optim, self.config.pretrain.simcse
-        alone = self.progress.stage == SIMCSE
+        alone, own = self.progress.stage == SIMCSE, simcse.weight_decay
         assert optim.learning_rate is not None  # filled in by prepare
         named = self.model.named_parameters()
         self.optimizer = make_optimizer(
@@ -91,7 +92,8 @@ class TrainingRun:
             layers=len(layers_of(self.model.encoder)),
             learning_rate=(simcse.learning_rate if alone else None) or optim.learning_rate,
             head_learning_rate=optim.head_learning_rate,
-            weight_decay=optim.weight_decay,
+            weight_decay=own if alone and own is not None else optim.weight_decay,
+            decay_all=optim.decayed == "all",
             layer_decay=optim.layer_decay,
             betas=optim.betas,
             epsilon=optim.epsilon,
@@ -257,8 +259,29 @@ class TrainingRun:
         if stream is None or self.progress.stage != SIMCSE:
             return
         pooling = None if simcse.pooling == "auto" else simcse.pooling
-        steps, every = self._simcse_steps(), self.config.budget.eval_every or 1
         self.model.train()
+        with other_dropouts(self.model.encoder, simcse.dropout, simcse.attention_dropout):
+            yield from self._simcse(stream, pooling, stop, watch, heartbeat)
+        if self.progress.step < self._simcse_steps():  # it was asked to stop
+            return
+        self.read()
+        meter = self.progress.meter
+        self.progress.simcse_loss = mean(meter.losses.get(SIMCSE), meter.counts.get(SIMCSE))
+        self.progress.meter = Meter()
+        self.progress.stage, self.progress.step = TASKS, 0
+        self._enter_stage()
+        self.save()
+
+    def _simcse(
+        self,
+        stream: TaskStream,
+        pooling: str | None,
+        stop: Stop,
+        watch: Watch,
+        heartbeat: Heartbeat,
+    ) -> Iterator[Record]:
+        simcse, steps = self.config.pretrain.simcse, self._simcse_steps()
+        every = self.config.budget.eval_every or 1
         for number in range(self.progress.step, steps):
             if stop():
                 self.save()
@@ -273,7 +296,7 @@ class TrainingRun:
             def loss() -> torch.Tensor:
                 first = self.model.encode(batch, pooling)  # noqa: B023
                 second = self.model.encode(batch, pooling)  # noqa: B023
-                return simcse_loss(first, second, simcse.temperature)
+                return simcse_loss(first, second, simcse.temperature, simcse.negatives)
 
             self.unread.append(self.stepper.step_on(number, SIMCSE, loss, scale))
             self.progress.step = number + 1
@@ -281,13 +304,6 @@ class TrainingRun:
             watch(self.progress, steps)
             if (number + 1) * simcse.batch_size // every > number * simcse.batch_size // every:
                 self.save()
-        self.read()
-        meter = self.progress.meter
-        self.progress.simcse_loss = mean(meter.losses.get(SIMCSE), meter.counts.get(SIMCSE))
-        self.progress.meter = Meter()
-        self.progress.stage, self.progress.step = TASKS, 0
-        self._enter_stage()
-        self.save()
 
     def read(self) -> None:
         """What the steps since the last look have found; the only place that waits for the device.
@@ -411,6 +427,8 @@ class TrainingRun:
             steps=self.prepared.steps,
             rates=(min(rates), max(rates)),
             name=self._name(),
+            also=evaluation.also,
+            trained=self._train_scores(),
         )
         record["rows"] = sum(len(rows.labels) for rows in self.prepared.dev.values())
         record["evaluation_seconds"] = time.perf_counter() - began
@@ -421,6 +439,24 @@ class TrainingRun:
         self.progress.meter = Meter()
         self.writer.write(self._save_point(copies=self.writer.background))
         self.untold = record
+
+    def _train_scores(self) -> dict[str, float] | None:
+        """Each task's metric on some of its training rows, if asked for: the same in every run."""
+        most = self.config.budget.train_rows
+        if most is None:
+            return None
+        found = {}
+        for task in self.prepared.tasks:
+            inputs = self.prepared.inputs.tasks[task.name]
+            rows = sampled(inputs.real, most)
+            outputs = outputs_of(
+                *(self.scored, task.name, inputs.train, self.prepared.assembler),
+                precision=self.prepared.precision,
+                rows=rows,
+            )
+            answers = Predictions.of_outputs(self.model.tasks[task.name], outputs).values
+            found[task.name] = measure(task.metric, inputs.labels[rows], answers, task.classes)
+        return found
 
     def finish(self) -> None:
         """The best model under its own name, and the summary."""

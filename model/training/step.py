@@ -31,7 +31,7 @@ from model.objectives.smart import bregman_term, smart_term, update_momentum
 from model.objectives.surgery import surgery
 from model.objectives.uncertainty import Uncertainty
 from model.training.microbatches import MicroBatch, split_batch
-from model.training.optim import layer_scales, set_rates
+from model.training.optim import layer_scales, scale_gradients, set_rates
 from model.training.readings import TrainingDiverged as TrainingDiverged
 from model.training.readings import UnreadStep
 from model.training.replicas import Replicas
@@ -111,15 +111,21 @@ class Stepper:
         shared = self.model.shared_parameters()
         method = self.config.surgery
         operate = method != "none" and len(batches) > 1
-        for together in by_task if operate else [sum(by_task, [])]:
+        scaled = self._scales_gradients(len(batches))
+        apart = operate or scaled
+        for together in by_task if apart else [sum(by_task, [])]:
             if self._fit_together(together):
                 outcomes += self._accumulate_together(together)
             else:
                 outcomes += self.replicas.run(together, self._accumulate)
-            if operate:
-                separate.append([parameter.grad for parameter in shared])
+            if apart:
+                own = [parameter.grad for parameter in shared]
+                separate.append(self._scaled(together[0].task, own) if scaled else own)
                 for parameter in shared:
                     parameter.grad = None
+        if scaled and not operate:
+            for parameter, each in zip(shared, zip(*separate, strict=True), strict=True):
+                parameter.grad = _sum_of_some(each)
         if operate:
             seed = rng_seed(self.config.seed, number, len(batches))
             merged = surgery(separate, WEIGHTINGS[method], seed=seed)
@@ -132,7 +138,7 @@ class Stepper:
                 gradient = self.uncertainty.gradient(task, loss) * self.weights[task]
                 self.uncertainty.log_variances[task].grad = self.scaler.scale(gradient)
         norm = self._clip()
-        set_rates(self.optimizer, rate, self._layer_scales(names))
+        set_rates(self.optimizer, rate, None if scaled else self._layer_scales(names))
         self._update()
         if self.copy is not None:
             behind = dict(self.copy.named_parameters())
@@ -301,6 +307,17 @@ class Stepper:
             return None
         return self.scaler.scale(torch.ones((), device=self.device))
 
+    def _scales_gradients(self, tasks: int) -> bool:
+        """Whether each task's gradient is scaled by itself; AdamW would not notice it alone."""
+        scale = self.config.optim.layer_scale
+        return scale.joint == "gradients" and bool(scale.layers) and tasks > 1
+
+    def _scaled(self, task: str, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        names = [name for name, p in self.model.encoder.named_parameters() if p.requires_grad]
+        scales = self._layer_scales([task])
+        assert scales is not None  # there are layers
+        return scale_gradients(list(zip(names, gradients, strict=True)), scales)
+
     def _layer_scales(self, tasks: Sequence[str]) -> list[float] | None:
         scale = self.config.optim.layer_scale
         if not scale.layers:
@@ -328,6 +345,12 @@ class Stepper:
 def _sum(values: Iterable[Tensor]) -> Tensor:
     first, *others = values
     return sum(others, first)
+
+
+def _sum_of_some(gradients: Iterable[Tensor | None]) -> Tensor | None:
+    """Of one parameter, over the tasks; not every task reaches every parameter."""
+    there = [gradient for gradient in gradients if gradient is not None]
+    return _sum(there) if there else None
 
 
 def _smart_mean(outcomes: Sequence[_Outcome]) -> Tensor | None:

@@ -18,8 +18,11 @@ from transformers import DistilBertConfig, DistilBertModel
 from model.common.errors import InputError
 from model.common.files import sha256_of
 from model.config.parse import Layer, load_preset, parse_layers, parse_settings, preset_names
+from model.evaluation.evaluate import outputs_of
 from model.evaluation.model_folder import load_model
+from model.evaluation.scores import measure
 from model.modules.encoder import load_tokenizer
+from model.modules.multitask import decide
 from model.modules.pairs import LAYOUTS
 from model.objectives.losses import LOSSES
 from model.objectives.schedules import SCHEDULES
@@ -532,3 +535,57 @@ def test_the_machine_is_named_by_the_run_s_own_device(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"GPU {device}")
     assert machine(torch.device("cpu")).endswith("on CPU")
     assert machine(torch.device("cuda:1")).endswith("on GPU cuda:1")
+
+
+def test_train_scores_are_those_of_the_best_model_on_these_rows(tmp_path: Path) -> None:
+    tasks = load_task_set("sample")
+    settings = {"budget.train_rows": 30, "schedule.only": ["sentiment"]}
+    records = quick_run(tmp_path, settings)
+    best = max(records, key=lambda r: r["score"])
+    config = parse_settings({**QUICK, **settings}, tasks)
+    prepared = prepare(config, tasks)
+    model = load_model(tmp_path / "model")
+    for task in tasks:
+        inputs = prepared.inputs.tasks[task.name]
+        chosen = np.sort(np.random.default_rng(0).choice(inputs.real, size=30, replace=False))
+        outputs = outputs_of(model.model, task.name, inputs.train, model.assembler)[chosen]
+        answers = decide(model.tasks[task.name], outputs)[0].numpy().astype(np.float64)
+        expected = measure(task.metric, inputs.labels[chosen], answers, task.classes)
+        assert best["tasks"][task.name]["train_value"] == pytest.approx(expected, abs=1e-6)
+        assert (records[-1]["tasks"][task.name]["train_loss"] is None) == (task.name != "sentiment")
+    assert "train_value" not in quick_run(tmp_path / "none", {})[0]["tasks"]["sentiment"]
+
+
+def test_simcse_has_a_dropout_and_a_decay_of_its_own(tmp_path: Path) -> None:
+    simcse = {"pretrain.simcse.epochs": 0.02, "pretrain.simcse.batch_size": 16}
+    own = {"dropout": 0.3, "attention_dropout": 0.2, "weight_decay": 0.5, "negatives": "both"}
+    plain = quick_run(tmp_path / "plain", simcse)[0]["simcse_loss"]
+    for key, value in own.items():
+        given = {**simcse, f"pretrain.simcse.{key}": value}
+        records = quick_run(tmp_path / key, given)
+        check_promises(tmp_path / key, records, load_task_set("sample"))
+        assert records[0]["simcse_loss"] != plain
+        encoder = json.loads((tmp_path / key / "model" / "config.json").read_text())
+        assert encoder["hidden_dropout_prob"] == encoder["attention_probs_dropout_prob"] == 0.1
+
+
+def test_a_head_of_two_hidden_layers_is_saved_and_resumed(tmp_path: Path) -> None:
+    given = {"head.hidden": 6, "head.layers": 2, "pair.segments": False, "optim.decayed": "all"}
+    records = quick_run(tmp_path, given)
+    check_promises(tmp_path, records, load_task_set("sample"))
+    spec = load_model(tmp_path / "model").model.spec
+    assert (spec.head_layers, spec.segments) == (2, False)
+
+
+def test_further_metrics_stand_beside_the_one_that_counts(tmp_path: Path) -> None:
+    write_cs224n(tmp_path)
+    tasks = load_task_set("cs224n")
+    records = quick_run(tmp_path / "run", {}, tasks, data=tmp_path)
+    of = records[-1]["tasks"]
+    assert {name: list(task["also"]) for name, task in of.items()} == {
+        **{"sst": ["macro_f1"], "para": ["macro_f1"], "sts": ["spearman"]}
+    }
+    table = pq.read_table(tmp_path / "run" / records[-1]["predictions"]).to_pandas()
+    rows = table[table["task"] == "sts"]
+    expected = rows["label"].corr(rows["prediction"], method="spearman")
+    assert of["sts"]["also"]["spearman"]["value"] == pytest.approx(expected, nan_ok=True)

@@ -149,6 +149,8 @@ class Engine:
         seed = self.state.seed
         known = [*starts_of(self.state), *self.space.start_from]
         number = self.state.next_number
+        if self.space.listed and self.space.start_from:
+            return self._create_listed(number)
         if not any(trial.origin == DEFAULT for trial in self.state.search_trials):
             # Without a number, as no sampler is shown it: it may lie outside the space.
             return self._created(None, {}, {}, DEFAULT, seed)
@@ -159,6 +161,13 @@ class Engine:
         # A known point that was tried already gives its place to the sampler.
         origin = START if fixed and fixed.items() <= found.params.items() else SAMPLED
         return self._created(found.number, found.params, found.settings, origin, seed)
+
+    def _create_listed(self, number: int) -> TrialState | None:
+        """The next of the points that are all there is; no sampler has a say."""
+        if number >= len(self.space.start_from):
+            return self._exhausted()
+        params = self.space.params(self.space.start_from[number])
+        return self._created(number, params, self.space.settings(params), START, self.state.seed)
 
     def _exhausted(self) -> TrialState | None:
         """Nothing is left to try: what is left of the budget goes into repeats with new seeds."""

@@ -44,6 +44,13 @@ def most_expensive(parameter: Parameter) -> Any:
     return domain.value(value) if isinstance(domain, Number) else value
 
 
+def expense(settings: Mapping[str, Any]) -> list[float]:
+    """What to compare whole points by: what makes a model larger comes first."""
+    large = ("smart.bregman", "encoder.adapter", "head.hidden", "surgery", "smart.weight")
+    others = [key for key in COSTS if key not in large]
+    return [cost(key, settings[key]) if key in settings else 0.0 for key in (*large, *others)]
+
+
 def cost(key: str, value: Any) -> float:
     if isinstance(value, Mapping):
         return fmean(cost(f"{key}.{name}", each) for name, each in value.items())

@@ -12,6 +12,7 @@
       smart.bregman:   {float: [0.01, 10], log: true, when: {smart.weight: "> 0.1"}}
     start_from:                      # known good points, tried first; they may be partial
       - {smart.weight: 5, batch.sizes: [8, 16, 8]}
+    listed: true                     # these points are all that is tried, not even the default
 
 A condition is a value, a list of values, or a comparison in quotes. It does not hold where the
 parameter that it names takes no part itself. A parameter that takes no part is as base has it.
@@ -41,7 +42,7 @@ from tuner.space.parameters import SpaceReader, read_parameters
 from tuner.space.placeholders import PLACEHOLDER, NoTask, expand
 from tuner.space.values import fitted, spread, unknown, unsuited
 
-KEYS = {"about", "tasks", "budget", "base", "parameters", "start_from"}
+KEYS = {"about", "tasks", "budget", "base", "parameters", "start_from", "listed"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class SpaceDraft:
     parameters: tuple[Parameter, ...]
     start_from: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
+    listed: bool
     sheet: SpaceReader
 
 
@@ -75,6 +77,9 @@ def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> S
         not isinstance(budget, int) or isinstance(budget, bool) or budget < 1
     ):
         sheet.fault(f"'budget' must be a number of examples, but is {show(budget)}", "budget")
+    listed = data.get("listed", False)
+    if not isinstance(listed, bool):
+        sheet.fault(f"'listed' must be true or false, but is {show(listed)}", "listed")
     sheet.tasks = _read_tasks(sheet, data.get("tasks"), tasks)
     base = _read_settings(sheet, data.get("base"), "base")
     given = _read_overrides(sheet, overrides)
@@ -96,6 +101,7 @@ def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> S
         parameters=parameters,
         start_from=tuple(p for n, p in enumerate(points) if p and p not in points[:n]),
         notes=(*sheet.notes, *notes),
+        listed=listed is True,
         sheet=sheet,
     )
 

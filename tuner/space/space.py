@@ -22,7 +22,7 @@ from model.config.parse import Layer, RunConfig, parse_layers
 from model.config.values import Misfit
 from model.tasks.task_set import TaskSet
 from tuner.space.conditions import in_domain
-from tuner.space.costs import most_expensive
+from tuner.space.costs import expense, most_expensive
 from tuner.space.domains import Fixed, Label, Number, Outside, Parameter, value_text
 from tuner.space.reader import read_space
 from tuner.space.values import matches, meaning
@@ -50,6 +50,7 @@ class Space:
     task_set: TaskSet = field(repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is not searched, and why
     budget: int | None = None  # examples of a whole search, unless another is asked for
+    listed: bool = False  # nothing but the points of start_from is tried, nor is it the default
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         """Settings for a trial: Optuna is asked for every parameter that takes part."""
@@ -139,8 +140,10 @@ class Space:
         """What base alone gives, so far as the space can express it.
 
         A value outside its domain (smart.weight 0 where the range starts at 0.01) is left out,
-        and `config` then takes it from base or the defaults.
+        and `config` then takes it from base or the defaults. Of listed points it is the first.
         """
+        if self.listed and self.start_from:
+            return dict(self.start_from[0])
         known = meaning(self.config(self.fixed), self.task_set)
 
         def choose(parameter: Parameter) -> Any:
@@ -181,6 +184,8 @@ class Space:
 
     def most_expensive(self) -> dict[str, Any]:
         """The point that costs most memory, and most time where memory is the same."""
+        if self.listed and self.start_from:
+            return dict(max(self.start_from, key=lambda point: expense({**self.base, **point})))
         return self._walk(most_expensive)
 
     def table(self) -> str:
@@ -206,6 +211,7 @@ class Space:
             "about": self.about,
             "tasks": self.tasks,
             **({"budget": self.budget} if self.budget else {}),
+            **({"listed": True} if self.listed else {}),
             "base": dict(self.base),
             "parameters": {parameter.key: parameter.written for parameter in self.parameters},
             "start_from": [dict(point) for point in self.start_from],
@@ -257,6 +263,7 @@ def load_space(
         task_set=draft.tasks,
         notes=draft.notes,
         budget=draft.budget,
+        listed=draft.listed,
     )
     if faults := contradictions(space, draft.sheet.place):
         raise InputError(str(path), faults)
@@ -266,9 +273,10 @@ def load_space(
 def contradictions(space: Space, place: Callable[..., str]) -> list[str]:
     """Settings that do not go together, found at random points, the start and the default."""
     rng = np.random.default_rng(0)
-    points = [(space.fixed, "the default")]
-    points += [(space.draw(rng, p), f"start_from {n}") for n, p in enumerate(space.start_from, 1)]
-    points += [(space.draw(rng), "") for _ in range(DRAWS)]
+    points = [(space.draw(rng, p), f"start_from {n}") for n, p in enumerate(space.start_from, 1)]
+    if not (space.listed and points):
+        points = [(space.fixed, "the default"), *points]
+        points += [(space.draw(rng), "") for _ in range(DRAWS)]
     found: dict[frozenset[str], str] = {}
     for point, name in points:
         for fault in _faults(space, point):

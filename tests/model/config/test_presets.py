@@ -17,7 +17,11 @@ PAPERS = [f"paper-00{number}" for number in range(5)]
 FACTS: dict[str, dict[str, Any]] = {
     "paper-000": {
         "pair.encoding": "cross",
-        "encoder.dropout": 0.3,
+        "encoder.dropout": None,
+        "head.dropout": 0.3,
+        "pair.segments": False,
+        "optim.decayed": "all",
+        "optim.epsilon": 1e-6,
         "loss.sst": "dual_objective",
         "schedule.name": "staggered",
         "schedule.first": "para",
@@ -49,7 +53,10 @@ FACTS: dict[str, dict[str, Any]] = {
     },
     "paper-002": {
         "pair.encoding": "cross",
-        "encoder.dropout": 0.3,
+        "encoder.dropout": None,
+        "head.dropout": 0.3,
+        "pair.segments": True,
+        "optim.epsilon": 1e-6,
         "head.binary_logits": 2,
         "schedule.name": "annealed",
         "schedule.anneal": 0.8,

@@ -17,6 +17,7 @@ from model.evaluation.scores import (
     Array,
     Confusion,
     Scored,
+    further,
     interval,
     majority_baseline,
     measure,
@@ -267,3 +268,16 @@ def test_the_baseline_is_the_commonest_training_answer() -> None:
     train, dev = floats([0, 2, 2, 1]), floats([2, 0, 2, 1])
     assert majority_baseline("accuracy", train, dev, 3) == 0.5
     assert majority_baseline("macro_f1", train, dev, 3) == pytest.approx(2 / 3 / 3)
+
+
+def test_further_metrics_are_measured_on_the_same_answers() -> None:
+    rng = np.random.default_rng(0)
+    labels, said = rng.integers(0, 3, (2, 200)).astype(np.float64)
+    task = Scored("accuracy", 1.0, 3, labels, said)
+    found = further(task, ["macro_f1"])["macro_f1"]
+    assert found.value == pytest.approx(f1_score(labels, said, average="macro"))
+    assert found.low < found.value < found.high
+    near = labels + rng.normal(size=200)
+    both = further(Scored("pearson", 1.0, 0, labels, near), ["spearman", "pearson"])
+    assert both["spearman"].value == pytest.approx(stats.spearmanr(labels, near)[0])
+    assert both["pearson"].value == pytest.approx(stats.pearsonr(labels, near)[0])

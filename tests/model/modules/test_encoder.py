@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from model.common.errors import InputError
 from model.common.files import sha256_of
@@ -25,6 +25,7 @@ from model.modules.encoder import (
     load_encoder,
     load_tokenizer,
     minilm_folder,
+    other_dropouts,
     pool,
     quiet_transformers,
     set_dropouts,
@@ -311,3 +312,26 @@ def test_loading_says_nothing(
     load_encoder(folder)
     AutoTokenizer.from_pretrained(folder)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_other_dropouts_are_in_all_places_for_a_while(kind: str) -> None:
+    if kind == "bert":
+        encoder = load_encoder("tiny")
+        given = load_encoder("tiny", dropout=0.3, attention_dropout=0.4)
+    else:
+        small = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "vocab_size": 50}
+        encoder = DistilBertModel(DistilBertConfig(**small))
+        given = DistilBertModel(DistilBertConfig(**small, dropout=0.3, attention_dropout=0.4))
+
+    def rates(of: nn.Module) -> dict[str, float]:
+        return {name: part.p for name, part in of.named_modules() if isinstance(part, nn.Dropout)}
+
+    before, wanted = rates(encoder), rates(given)
+    with other_dropouts(encoder, 0.3, 0.4):
+        assert rates(encoder) == wanted != before
+    assert rates(encoder) == before
+    with other_dropouts(encoder, None, 0.4):
+        assert 0.3 not in rates(encoder).values() and 0.4 in rates(encoder).values()
+    with other_dropouts(encoder, None, None):
+        assert rates(encoder) == before

@@ -69,3 +69,24 @@ def test_faults_are_named() -> None:
         outputs_for("binary", 2, 3)
     with pytest.raises(ValueError, match="'ranking'"):
         outputs_for("ranking", 2)
+
+
+def test_several_hidden_layers_are_as_many_products() -> None:
+    torch.manual_seed(0)
+    head = Head(8, 3, hidden=5, layers=3, activation="relu").eval()
+    assert head.hidden is not None
+    for weights in head.parameters():
+        nn.init.normal_(weights)
+    x = inner = torch.randn(4, 8)
+    for layer in (head.hidden, *head.deeper):
+        assert isinstance(layer, nn.Linear)
+        inner = (inner @ layer.weight.T + layer.bias).clamp(min=0)
+    torch.testing.assert_close(head(x), inner @ head.output.weight.T + head.output.bias)
+    assert [tuple(layer.weight.shape) for layer in head.deeper] == [(5, 5), (5, 5)]
+
+
+def test_without_units_there_is_no_layer_however_many_are_asked_for() -> None:
+    names = [name for name, _ in Head(8, 3, layers=4).named_parameters()]
+    assert names == ["output.weight", "output.bias"]
+    with pytest.raises(ValueError, match="1 hidden layer or more, but got 0"):
+        Head(8, 3, layers=0)

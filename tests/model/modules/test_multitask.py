@@ -256,3 +256,25 @@ def test_a_deep_copy_has_pals_of_its_own(
     train_on(model, "same", batch)
     assert torch.equal(kept("same", batch), before)
     assert not torch.allclose(model("same", batch), before)
+
+
+def test_without_segments_the_second_sentence_has_the_first_ones_kind(
+    model_of: Any, task_of: Any, batch_of: Any
+) -> None:
+    task: TaskSpec = task_of("t", pair=True, encoding="cross", **KINDS["one logit"])
+    model: MultitaskModel = model_of([task], segments=False).eval()
+    batch = batch_of(task, 5)
+    assert batch.token_type_ids.max() == 1
+    plain = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    none = model.encoder(**plain, token_type_ids=batch.token_type_ids * 0).last_hidden_state
+    assert torch.equal(model.encode(batch, "cls"), none[:, 0])
+    with_them = model_of([task]).eval()
+    given = with_them.encoder(**plain, token_type_ids=batch.token_type_ids).last_hidden_state
+    assert torch.equal(with_them.encode(batch, "cls"), given[:, 0])
+
+
+def test_a_model_from_before_head_layers_and_segments_has_what_was_then(tiny: Any) -> None:
+    data = tiny.spec.to_dict()
+    del data["head_layers"], data["segments"]
+    old = ModelSpec.from_dict(json.loads(json.dumps(data)))
+    assert (old.head_layers, old.segments) == (1, True)

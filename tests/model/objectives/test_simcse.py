@@ -49,3 +49,24 @@ def test_faults_are_named() -> None:
         simcse_loss(torch.eye(2), torch.eye(2), 0.0)
     with pytest.raises(ValueError, match="one shape"):
         simcse_loss(torch.eye(2), torch.eye(3))
+
+
+@pytest.mark.parametrize("negatives", ["both", "all"])
+def test_negatives_of_the_same_view_are_as_the_sum_has_them(negatives: str) -> None:
+    first, second = torch.randn(2, 5, 7, dtype=torch.float64)
+    a = [row / row.norm() for row in first]
+    b = [row / row.norm() for row in second]
+    total = 0.0
+    for i in range(5):
+        others = sum(math.exp(float(a[i] @ row) / 0.3) for row in b)
+        same = sum(
+            math.exp(float(a[i] @ a[j]) / 0.3) for j in range(5) if negatives == "all" or j != i
+        )
+        total -= math.log(math.exp(float(a[i] @ b[i]) / 0.3) / (others + same))
+    found = simcse_loss(first, second, 0.3, negatives)
+    assert found.item() == pytest.approx(total / 5, rel=1e-9)
+
+
+def test_unknown_negatives_are_told() -> None:
+    with pytest.raises(ValueError, match="'none' are no negatives; known: other, both, all"):
+        simcse_loss(torch.eye(2), torch.eye(2), negatives="none")

@@ -371,3 +371,21 @@ def test_some_tasks_of_a_set_are_a_set_of_their_own(tmp_path: Path) -> None:
 def test_a_drive_letter_names_no_tasks() -> None:
     assert tasks_module.split_origin(r"C:\data\tasks.yaml") == (r"C:\data\tasks.yaml", "")
     assert tasks_module.split_origin("a.yaml:mood,near") == ("a.yaml", ":mood,near")
+
+
+def test_a_task_may_show_further_metrics(tmp_path: Path) -> None:
+    assert [task.also for task in load_task_set("cs224n")] == [
+        *(("macro_f1",), ("macro_f1",), ("spearman",))
+    ]
+    assert [task.also for task in load_task_set("sample")] == [(), (), ()]
+
+
+@pytest.mark.parametrize("given", ["[pearson]", "[accuracy]", "macro_f1", "[[]]", "7"])
+def test_a_further_metric_that_does_not_fit_is_told(tmp_path: Path, given: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "tasks:\n  a:\n    classes: 3\n    format: glue\n    files: {train: a, dev: b}\n"
+        f"    columns: {{text: s, label: l}}\n    also: {given}\n"
+    )
+    with pytest.raises(InputError, match="line 7: .*'also' must be a list out of macro_f1"):
+        load_task_set(str(path))

@@ -19,6 +19,7 @@ from model.training.optim import (
     optimizer_tensors,
     progress_scale,
     rates,
+    scale_gradients,
     set_rates,
 )
 
@@ -237,3 +238,27 @@ def test_faults_are_named() -> None:
         load_optimizer_tensors(optimizer, {"strange.step": torch.tensor(1.0)})
     with pytest.raises(ValueError, match="'heads.one.weight' is not whole"):
         load_optimizer_tensors(optimizer, {"heads.one.weight.step": torch.tensor(1.0)})
+
+
+def test_decay_on_all_is_the_courses_step_by_hand() -> None:
+    net = model()
+    before = {name: p.detach().clone().double() for name, p in net.named_parameters()}
+    optimizer = make(net, weight_decay=0.1, decay_all=True)
+    train(net, optimizer, 0)
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}
+    for name, p in net.named_parameters():
+        if p.grad is not None:  # the first step of Adam is as long as the rate
+            g = p.grad.double()
+            expected = before[name] * (1 - 1e-2 * 0.1) - 1e-2 * g / (g.abs() + 1e-8)
+            torch.testing.assert_close(p.double(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_are_scaled_layer_by_layer() -> None:
+    one = torch.ones(2)
+    named = [("embeddings.x.weight", one), ("encoder.layer.0.x.weight", one)]
+    named += [("encoder.layer.1.x.weight", None), ("encoder.layer.1.y.weight", one)]
+    named += [("pooler.dense.weight", one)]
+    found = scale_gradients(named, [0.5, 3.0])
+    assert [None if g is None else g.tolist() for g in found] == [
+        *([1.0, 1.0], [0.5, 0.5], None, [3.0, 3.0], [1.0, 1.0])
+    ]

@@ -12,8 +12,14 @@ from model.config.parse import parse_settings
 from model.data.batches import Assembler, TaskStream
 from model.data.tokens import Tokens
 from model.objectives.schedules import JOINT, SCHEDULES, STAGED
-from model.tasks.task_set import TaskSet, load_task_set
-from model.training.planning import FEWEST_EVALUATIONS, evaluation_points, make_plan, walk
+from model.tasks.task_set import TaskSet, load_task_set, take_tasks
+from model.training.planning import (
+    FEWEST_EVALUATIONS,
+    evaluation_points,
+    make_plan,
+    untrained,
+    walk,
+)
 
 TASKS = load_task_set("sample")
 
@@ -181,3 +187,43 @@ def test_the_smallest_run_is_evaluated_too(schedule: str) -> None:
     assert steps == 1
     found = evaluation_points(config, plan, steps, streams)
     assert found.eval_every is not None and found.eval_every >= 1
+
+
+# --- some tasks only ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("only", [(0,), (2,), (0, 2)])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_some_tasks_alone_are_as_a_set_of_these(name: str, only: tuple[int, ...]) -> None:
+    rows, sizes = (300, 400, 100), (16, 10, 7)
+    names = [TASKS.names[n] for n in only]
+    _, plan, steps, streams = planned(
+        name, rows, schedule__only=names, budget__examples=900, budget__epochs=None
+    )
+    whole = list(islice(walk(name, plan, list(streams.values())), steps))
+    small = take_tasks(TASKS, names)
+    given = {"schedule.name": name, "batch.sizes": [sizes[n] for n in only], "budget.examples": 900}
+    config = parse_settings(given, small)
+    own = {task: streams[task] for task in names}
+    alone, length = make_plan(config, small, own, {task: rows[TASKS.index(task)] for task in names})
+    part = list(islice(walk(name, alone, list(own.values())), length))
+    assert [(tuple(only[t] for t in round_), seen) for round_, seen in part] == whole
+
+
+def test_of_some_tasks_none_of_the_others_is_missed() -> None:
+    config, plan, steps, _ = planned("sequential", schedule__only=["sentiment"])
+    assert untrained(config.schedule.name, plan, steps, TASKS) == []
+    assert untrained("sequential", plan, 0, TASKS) == ["sentiment"]
+
+
+def test_a_first_task_or_an_order_of_tasks_that_are_not_trained_does_no_harm() -> None:
+    for name in ("staggered", "pretrain_then_simultaneous", "epoch_round_robin"):
+        config, plan, steps, streams = planned(
+            name,
+            schedule__only=["sentiment"],
+            schedule__first="paraphrase",
+            schedule__anchor="similarity",
+            schedule__order=["similarity", "paraphrase", "sentiment"],
+        )
+        rounds = {r for r, _ in islice(walk(name, plan, list(streams.values())), steps)}
+        assert rounds == {(0,)}

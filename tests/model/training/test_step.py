@@ -554,6 +554,45 @@ def test_a_layer_scaled_to_nothing_stays_where_it_is(calm: Any, rounds: dict[str
     assert any(name.startswith("encoder.embeddings.") for name in moved)
 
 
+@pytest.mark.parametrize("clip", [0.0, 0.05])
+def test_in_a_joint_step_each_tasks_gradient_is_scaled_by_its_own_layers(
+    calm: Any, rounds: dict[str, Batch], clip: float
+) -> None:
+    best = {"mood": (1,), "same": (0,), "near": (0, 1)}
+    alone: dict[str, dict[str, Tensor]] = {}
+    for name in NAMES:
+        model = calm()
+        stepper(model).take(0, [(name, rounds[name])], 1.0)
+        alone[name] = gradients(model)
+    model = calm()
+    scale = LayerScaleSettings(alpha=0.5, beta=3.0, layers=best, joint="gradients")
+    work = stepper(model, layer_scale=scale, clip=clip)
+    work.take(0, list(rounds.items()), 1.0)
+    expected: dict[str, Tensor] = {}
+    for task, found in alone.items():
+        for name, gradient in found.items():
+            factor = 1.0
+            for layer in (0, 1):
+                if name.startswith(f"encoder.encoder.layer.{layer}."):
+                    factor = 3.0 if layer in best[task] else 0.5
+            expected[name] = expected.get(name, 0.0) + factor * gradient
+    norm = math.sqrt(sum(float(g.square().sum()) for g in expected.values()))
+    part = min(1.0, clip / norm) if clip else 1.0
+    assert close(gradients(model), {n: g * part for n, g in expected.items()}, 1e-5)
+    # The rates are then the plain ones: the scale would count twice.
+    assert {group["lr"] for group in work.optimizer.param_groups} == {RATE}
+
+
+def test_in_a_step_of_one_task_the_rates_are_scaled_either_way(
+    calm: Any, rounds: dict[str, Batch]
+) -> None:
+    scale = LayerScaleSettings(alpha=0.5, beta=3.0, layers={"mood": (1,)}, joint="gradients")
+    work = stepper(calm(), layer_scale=scale)
+    work.take(0, [("mood", rounds["mood"])], 1.0)
+    found = {group["depth"]: group["lr"] / RATE for group in work.optimizer.param_groups}
+    assert (found[1], found[2]) == pytest.approx((0.5, 3.0))
+
+
 # --- a run that goes astray ---------------------------------------------------------------------
 
 

@@ -109,7 +109,7 @@ UNUSED: dict[str, set[str]] = {
     "paper-000": set(),
     "paper-001": {"schedule.order"},
     "paper-002": {"smart.epsilon", "smart.noise", "smart.step_size", "smart.masks"},
-    "paper-003": {"encoder.attention_dropout"},
+    "paper-003": {"pretrain.simcse.attention_dropout"},
     "paper-004": {f"optim.layer_scale.layers.{task}" for task in ("sst", "para", "sts")},
 }
 

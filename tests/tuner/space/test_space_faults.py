@@ -36,6 +36,10 @@ def faults_of(tmp_path: Path) -> Callable[[str], list[str]]:
 
 MALFORMED: dict[str, tuple[str, str]] = {
     "no parameters": ("about: x", "'parameters' is missing or empty; give each as KEY: {float:"),
+    "points that are listed somehow": (
+        "listed: 3\nparameters: {smart.weight: {choice: [0, 1]}}",
+        "line 2: 'listed' must be true or false, but is 3",
+    ),
     "a list of parameters": ("parameters: [1]", "line 2: 'parameters' is [1]; give each as KEY"),
     "an unknown part": (
         "parameter: {}\nparameters: {optim.clip: {choice: [1]}}",

@@ -1,0 +1,233 @@
+"""A study's numbers against plain arithmetic."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import t as student
+
+from model.evaluation.predictions import Predictions, join_tables, predictions_table
+from model.evaluation.scores import measure
+from model.tasks.task_set import TaskSet, load_task_set
+from tuner.scoring.dev_rows import DevRows
+from tuner.study.collect import Candidate
+from tuner.study.compare import Comparison, compare
+from tuner.study.ensembles import Member, ensemble_of
+from tuner.study.reader import Ensemble, Study, StudyRow
+from tuner.study.text import study_text
+
+TASKS = load_task_set("cs224n")
+ROWS = 200
+RNG = np.random.default_rng(0)
+LABELS = {
+    "sst": RNG.integers(0, 5, ROWS).astype(float),
+    "para": RNG.integers(0, 2, ROWS).astype(float),
+    "sts": RNG.uniform(0, 5, ROWS),
+}
+
+
+def answers(right: float, seed: int) -> dict[str, Predictions]:
+    """Of a model that is right in so many rows of a hundred, and guesses in the others."""
+    rng, found = np.random.default_rng(seed), {}
+    for task in TASKS:
+        keep = rng.random(ROWS) < right
+        if task.kind == "regression":
+            guess = rng.uniform(0, 5, ROWS)
+            found[task.name] = Predictions(np.where(keep, LABELS[task.name], guess), None)
+            continue
+        values = np.where(keep, LABELS[task.name], rng.integers(0, task.classes, ROWS))
+        likely = np.full((ROWS, task.classes), 0.1, np.float32)
+        likely[np.arange(ROWS), values.astype(int)] = 0.9
+        found[task.name] = Predictions(values, likely / likely.sum(1, keepdims=True))
+    return found
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> DevRows:
+    table = join_tables(
+        [
+            predictions_table(name, [f"{n}" for n in range(ROWS)], LABELS[name], of)
+            for name, of in answers(1.0, 0).items()
+        ]
+    )
+    pq.write_table(table, tmp_path / "dev.parquet")
+    found = DevRows(TASKS)
+    found.read("first", tmp_path / "dev.parquet")
+    return found
+
+
+def study_of(*rows: StudyRow) -> Study:
+    return Study(
+        name="s",
+        about="a try",
+        paper="a paper",
+        tasks="cs224n",
+        held={},
+        examples=100,
+        rows=rows,
+        against=rows[0].label,
+    )
+
+
+def row(label: str, **paper: float) -> StudyRow:
+    return StudyRow(label=label, settings={}, paper=paper)
+
+
+def seeds_of(label: str, right: float, seeds: int) -> list[Candidate]:
+    return [Candidate(label, s, answers(right, 100 * ord(label) + s), {}) for s in range(seeds)]
+
+
+def test_a_cell_is_the_mean_over_seeds_and_its_interval_has_both_noises(rows: DevRows) -> None:
+    found = [*seeds_of("a", 0.5, 3), *seeds_of("b", 0.9, 3)]
+    table = compare(study_of(row("a", sst=0.5), row("b", sst=0.6)), TASKS, found, rows)
+    assert table.goals == ("sst",) and table.seeds == 3
+
+    def accuracy(of: Candidate) -> float:
+        return measure("accuracy", LABELS["sst"], of.answers["sst"].values, 5)
+
+    values = [[accuracy(one) for one in some] for some in (found[:3], found[3:])]
+    cell = table.cells["a", "sst"]
+    assert cell.value == pytest.approx(np.mean(values[0]))
+    between = sum(np.var(v, ddof=1) for v in values) / 2  # pooled: two degrees each
+    # What the rows alone make uncertain, with three models' answers nearly independent.
+    p = cell.value
+    over_rows = p * (1 - p) / ROWS / 3
+    half = student.ppf(0.975, 4) * math.sqrt(over_rows + between / 3)
+    assert cell.half == pytest.approx(half, rel=0.35)
+    (against,) = table.comparisons
+    assert against.ours == pytest.approx(np.mean(values[1]) - np.mean(values[0]))
+    assert against.paper == pytest.approx(0.1)
+    # That of two single runs, on the 1,101 rows of the paper.
+    q = float(np.mean(values[1]))
+    single = (p * (1 - p) + q * (1 - q)) / 1101 + 2 * between
+    assert against.noise == pytest.approx(student.ppf(0.975, 4) * math.sqrt(single), rel=0.35)
+    assert not against.tie
+
+
+def test_with_one_seed_the_intervals_are_those_of_the_dev_rows(rows: DevRows) -> None:
+    found = [*seeds_of("a", 0.5, 1), *seeds_of("b", 0.5, 1)]
+    table = compare(study_of(row("a", para=0.5), row("b", para=0.5)), TASKS, found, rows)
+    cell = table.cells["a", "para"]
+    expected = 1.96 * math.sqrt(cell.value * (1 - cell.value) / ROWS)
+    assert cell.half == pytest.approx(expected, rel=0.15)
+    # The paper's dev set has 40,429 rows: a difference there has that much less noise.
+    apart = table.comparisons[0]
+    assert apart.noise == pytest.approx(apart.half * math.sqrt(ROWS / 40429), rel=1e-6)
+
+
+def test_overall_is_that_of_the_course(rows: DevRows) -> None:
+    found = seeds_of("a", 0.7, 1)
+    cells = compare(study_of(row("a", overall=0.7)), TASKS, found, rows).cells
+    of = {
+        task.name: measure(
+            task.metric, LABELS[task.name], found[0].answers[task.name].values, task.classes
+        )
+        for task in TASKS
+    }
+    expected = (of["sst"] + of["para"] + (1 + of["sts"]) / 2) / 3
+    assert cells["a", "overall"].value == pytest.approx(expected)
+
+
+def test_a_row_of_single_tasks_has_their_scores_and_no_overall_if_one_lacks(rows: DevRows) -> None:
+    whole, part = seeds_of("a", 0.7, 1), seeds_of("b", 0.7, 1)
+    del part[0].answers["sst"]
+    study = study_of(row("a", para=0.7, overall=0.7), row("b", para=0.7))
+    cells = compare(study, TASKS, [*whole, *part], rows).cells
+    assert set(cells) == {("a", "para"), ("a", "overall"), ("b", "para")}
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "said"),
+    [
+        (0.001, 0.1, "the paper's is inside the noise"),
+        (0.1, 0.01, "not seen here: a tie"),
+        (0.1, 0.1, "agrees"),
+        (-0.1, 0.1, "the other way round"),
+        (None, 0.1, ""),
+    ],
+)
+def test_what_is_said_of_a_difference(paper: float | None, ours: float, said: str) -> None:
+    assert Comparison("b", "sst", paper, 0.02, ours, 0.02).verdict == said
+
+
+def test_the_table_has_the_papers_figures_beside_ours(rows: DevRows) -> None:
+    found = [*seeds_of("a", 0.5, 2), *seeds_of("b", 0.9, 2)]
+    study = study_of(row("a", sst=0.5), row("b", sst=0.6), row("c", sst=0.532))
+    text = study_text(study, compare(study, TASKS, found, rows), [], ["a note"], 5)
+    lines = text.splitlines()
+    assert lines[3].split() == ["row", "sst", "paper", "sst", "ours"]
+    assert lines[4].startswith("a") and ".500" in lines[4] and "±" in lines[4]
+    assert lines[6].split() == ["c", ".532", "-"]
+    assert "against 'a':" in text and "5 examples a training; 100 at scale 1" in text
+    assert lines[-1] == "- a note" and "2 seeds" in text
+
+
+# --- ensembles ----------------------------------------------------------------------------------
+
+
+def only(tasks: TaskSet, *names: str) -> TaskSet:
+    return TaskSet(tasks.name, "", tuple(tasks[name] for name in names), tasks.origin)
+
+
+def members(*rights: float) -> list[Member]:
+    return [Member(f"m{n}", answers(right, n)) for n, right in enumerate(rights)]
+
+
+def made(how: Ensemble, given: list[Member], **more: Any) -> Any:
+    return ensemble_of(how, given, more.get("tasks", TASKS), LABELS)
+
+
+def test_one_model_by_overall_is_the_best_model() -> None:
+    given = members(0.3, 0.9, 0.5)
+    found, _, used = made(Ensemble(models=1), given)
+    assert found == dict(given[1].answers) and set(used.values()) == {1}
+
+
+def test_one_model_for_each_task_is_the_best_of_that_task() -> None:
+    given = members(0.3, 0.9, 0.5)
+    given[0] = Member("sst alone", {"sst": answers(1.0, 7)["sst"]})
+    found, _, _ = made(Ensemble(models=1, by="task"), given)
+    assert found["sst"] is given[0].answers["sst"] and found["para"] is given[1].answers["para"]
+    found, _, _ = made(Ensemble(models=1), given)  # it has no overall score
+    assert found["sst"] is given[1].answers["sst"]
+
+
+def test_five_models_vote_by_mode_and_median() -> None:
+    given = members(0.4, 0.5, 0.6, 0.7, 0.8, 0.1)
+    found, _, used = made(Ensemble(rule="vote", models=5), given)
+    assert set(used.values()) == {5}
+    values = np.stack([m.answers["sts"].values for m in given[:5]])
+    np.testing.assert_allclose(found["sts"].values, np.median(values, axis=0))
+    votes = np.stack([m.answers["para"].values for m in given[:5]]).sum(0)
+    np.testing.assert_array_equal(found["para"].values, (votes > 2).astype(float))
+
+
+def test_a_greedy_ensemble_keeps_who_helps_and_no_more_than_asked_for() -> None:
+    given = members(0.9, 0.8, 0.7, 0.6, 0.5, 0.0)
+    for models in (2, 5):
+        how = Ensemble(models=models, by="task", greedy=True, prior=True)
+        found, _, used = made(how, given)
+        assert all(1 <= count <= models for count in used.values())
+        for task in TASKS:
+            best = max(
+                measure(task.metric, LABELS[task.name], m.answers[task.name].values, task.classes)
+                for m in given
+            )
+            own = measure(task.metric, LABELS[task.name], found[task.name].values, task.classes)
+            assert own >= best
+
+
+def test_prior_weights_count_the_better_more() -> None:
+    given = members(0.9, 0.2)
+    found, _, _ = made(Ensemble(models=2, by="task", prior=True), given, tasks=only(TASKS, "sts"))
+    first, second = (m.answers["sts"].values for m in given)
+    np.testing.assert_allclose(found["sts"].values, (2 * first + second) / 3)
+
+
+def test_nobody_who_answers_makes_no_ensemble() -> None:
+    assert made(Ensemble(models=1), [Member("a", {"sst": answers(1, 1)["sst"]})]) is None

@@ -1,0 +1,97 @@
+"""Studies run, without Ray and for a few steps each: every one that is shipped."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.common.errors import InputError
+from tests.model.cs224n_files import write_cs224n
+from tests.tuner.without_ray import without_ray
+from tuner.runs.open import open_run
+from tuner.runs.request import ExecutionOptions
+from tuner.study.__main__ import main
+from tuner.study.reader import load_study, shipped_studies
+from tuner.study.request import StudyRequest
+from tuner.study.run import StudyResult, read_study, run_study
+
+EXAMPLES = 48
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_cs224n(tmp_path_factory.mktemp("cs224n"))
+    (folder / "wiki.txt").write_text("\n".join(f"a made up sentence {n}" for n in range(40)))
+    with open(folder / "paraphrases.csv", "w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(["", "id", "sentence", "sentiment"])
+        writer.writerows([n, f"p{n}", f"another film {n}", n % 5] for n in range(20))
+    return folder
+
+
+def run(name: str, data: Path, storage: Path, *, seeds: int = 1, **more: Any) -> StudyResult:
+    files = {"wiki": "wiki.txt", "wiki256": "wiki.txt", "paraphrases": "paraphrases.csv"}
+    request = StudyRequest(
+        data=str(data),
+        encoder="tiny",
+        scale=EXAMPLES / load_study(name).examples,
+        seeds=seeds,
+        set={"encoder.max_length": 32},
+        file={key: str(data / file) for key, file in files.items()},
+    )
+    options = {"storage_path": storage, "quiet": True, "report": False, **more}
+    options |= {"max_concurrent_trials": 1, "cpus_per_trial": 1}
+    with without_ray():
+        return run_study(name, request, ExecutionOptions(**options))
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_every_study_runs(name: str, data: Path, tmp_path: Path) -> None:
+    result = run(name, data, tmp_path)
+    assert result.complete, result.text
+    study = load_study(name)
+    for row in study.rows:
+        assert f"\n{row.label}" in result.text
+        assert f"'{row.label}' has no finished training" not in result.text
+    assert study.paper in result.text
+    for folder in result.folders:
+        state = open_run(folder).state
+        assert state.counts()["finished"] == len(state.search_trials) > 0
+        assert all(trial.examples >= EXAMPLES for trial in state.trials.values())
+
+
+def test_every_row_has_every_seed_and_a_finished_study_trains_nothing_more(
+    data: Path, tmp_path: Path
+) -> None:
+    first = run("004-encodings", data, tmp_path, seeds=2)
+    (folder,) = first.folders
+    state = open_run(folder).state
+    assert len(state.search_trials) == 3 and len(state.repeats) == 3
+    assert {trial.seed for trial in state.trials.values()} == {0, 1}
+    assert "2 seeds" in first.text and "one seed" not in first.text
+    events = state.events
+    with pytest.raises(InputError, match="holds a search already"):
+        run("004-encodings", data, tmp_path, seeds=2)
+    again = run("004-encodings", data, tmp_path, seeds=2, resume=True)
+    assert again.complete and again.text == first.text
+    assert len(open_run(folder).state.trials) == 6 and open_run(folder).state.events > events
+    told = read_study("004-encodings", ExecutionOptions(storage_path=tmp_path))
+    assert told.text == first.text
+    with pytest.raises(InputError, match="--confirm was"):
+        run("004-encodings", data, tmp_path, seeds=3, resume=True)
+
+
+def test_the_command_lists_shows_and_tells_what_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list"]) == 0
+    assert "004-orders" in capsys.readouterr().out
+    assert main(["show", "004-orders"]) == 0
+    assert "schedule.name: sequential" in capsys.readouterr().out
+    assert main(["table", "004-orders", "--storage-path", str(tmp_path)]) == 2
+    assert "nothing of it is in" in capsys.readouterr().err
+    assert main(["run", "004-orders", "--scale", "-1", "--storage-path", str(tmp_path)]) == 2
+    assert "--scale" in capsys.readouterr().err

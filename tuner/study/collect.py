@@ -1,0 +1,103 @@
+"""The answers of a study's rows, read from the folders of its searches.
+
+Every row has a candidate for each seed: a model's dev answers, those of one model for each task,
+or an ensemble's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from model.evaluation.predictions import Predictions
+from model.evaluation.scores import Array
+from model.tasks.task_set import TaskSet
+from tuner.runs.folder import model_folder, trial_folder
+from tuner.runs.open import FinishedRun
+from tuner.runs.state import OVERALL, Event, TrialState
+from tuner.scoring.dev_predictions import Answers, DevPredictions, precision_of
+from tuner.scoring.dev_rows import DevRows
+from tuner.study.ensembles import Member, ensemble_of
+from tuner.study.grid import Part, Training
+from tuner.study.reader import Study
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One seed of one row."""
+
+    row: str
+    seed: int
+    answers: dict[str, Predictions]  # by task; a row may lack some
+    entries: dict[str, Event]  # the evaluations that they are from
+    used: dict[str, int] = field(default_factory=dict)  # models of an ensemble
+
+
+def trials_of(run: FinishedRun, training: Training, part: Part) -> list[TrialState]:
+    """The finished trials of one training, one for each seed."""
+    space, point = run.space, dict(part.points()[part.trainings.index(training)])
+    known = {parameter.key for parameter in space.parameters}
+    wanted = space.config({key: value for key, value in point.items() if key in known})
+    first = [t for t in run.state.search_trials if space.config(t.settings) == wanted]
+    names = {trial.id for trial in first}
+    again = [trial for trial in run.state.repeats if trial.of in names]
+    return [trial for trial in (*first, *again) if trial.status == "finished"]
+
+
+def model_of(run: FinishedRun, training: Training, part: Part) -> Path | None:
+    """The best model of a training's first seed, for others to start from."""
+    for trial in trials_of(run, training, part):
+        best = trial.best(training.task or OVERALL)
+        if best is not None:
+            folder = model_folder(run.folder, trial.id, best["checkpoint"])
+            if folder.is_dir():
+                return folder
+    return None
+
+
+def candidates(
+    study: Study, tasks: TaskSet, done: Sequence[tuple[Part, FinishedRun]], notes: list[str]
+) -> tuple[list[Candidate], DevRows]:
+    """Of every row and seed that is trained; `notes` are told of answers that cannot be read."""
+    rows, found = DevRows(tasks), dict[tuple[str, int], Candidate]()
+    for part, run in done:
+        for training in part.trainings:
+            for trial in trials_of(run, training, part):
+                best = trial.best(training.task or OVERALL)
+                assert best is not None  # it is finished
+                place = trial_folder(run.folder, trial.id) / str(best["predictions"])
+                try:
+                    answers = rows.read(f"{run.name}/{trial.id}", place)
+                except ValueError as error:
+                    notes.append(f"{training.label}, seed {trial.seed}, is left out: {error}")
+                    continue
+                own = tasks.names if training.task is None else (training.task,)
+                key = (training.row, trial.seed)
+                one = found.setdefault(key, Candidate(*key, {}, {}))
+                one.answers.update({task: answers[task] for task in own})
+                one.entries.update(dict.fromkeys(own, best))
+    trained = list(found.values())
+    for row in study.rows:
+        if row.ensemble is None:
+            continue
+        for seed in sorted({one.seed for one in trained}):
+            members = [Member(one.row, one.answers) for one in trained if one.seed == seed]
+            made = ensemble_of(row.ensemble, members, tasks, rows.labels)
+            if made is not None:
+                found[row.label, seed] = Candidate(row.label, seed, *made)
+    return list(found.values()), rows
+
+
+def dev_predictions(
+    whole: Sequence[Candidate], tasks: TaskSet, labels: Mapping[str, Array]
+) -> DevPredictions:
+    """Of candidates that answer all of these tasks."""
+    answers = {}
+    for task in tasks:
+        kind = precision_of(task)
+        chosen = np.stack([one.answers[task.name].values.astype(kind) for one in whole])
+        answers[task.name] = Answers(labels[task.name].astype(kind), chosen)
+    return DevPredictions([f"{one.row}, seed {one.seed}" for one in whole], answers)

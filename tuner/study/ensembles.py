@@ -1,0 +1,81 @@
+"""Ensembles of a study's rows, as the papers made them: of so many models, by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from model.evaluation.predictions import Predictions
+from model.evaluation.scores import Array, measure, overall_of
+from model.tasks.task_set import Task, TaskSet
+from tuner.runs.state import Event
+from tuner.scoring.ensemble import blend
+from tuner.soup.greedy import ranked
+from tuner.study.reader import OVERALL, Ensemble
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    answers: Mapping[str, Predictions]  # of the tasks that it was trained on
+
+
+def ensemble_of(
+    how: Ensemble, members: Sequence[Member], tasks: TaskSet, labels: Mapping[str, Array]
+) -> tuple[dict[str, Predictions], dict[str, Event], dict[str, int]] | None:
+    """Its answers to every task, no evaluations, and how many models each task has.
+
+    None where nobody answers a task. Chosen on the very rows that it is scored on, as the papers
+    did: that flatters.
+    """
+    answers, used = {}, {}
+    for task in tasks:
+        able = [m for m in members if task.name in m.answers]
+        if how.by == OVERALL:  # only a model for all tasks has an overall score
+            able = [m for m in able if all(name in m.answers for name in tasks.names)]
+        if not able:
+            return None
+        scores = [_score(m, task, tasks, labels, how.by) for m in able]
+        order = [able[place].answers[task.name] for place in ranked(scores)]
+        chosen = _chosen(how, order, task, labels[task.name])
+        answers[task.name] = _blend(how, order, chosen)
+        used[task.name] = len(chosen)
+    return answers, {}, used
+
+
+def _score(
+    member: Member, task: Task, tasks: TaskSet, labels: Mapping[str, Array], by: str
+) -> float:
+    def value(of: Task) -> float:
+        return measure(of.metric, labels[of.name], member.answers[of.name].values, of.classes)
+
+    if by != OVERALL:
+        return value(task)
+    return overall_of([t.metric for t in tasks], [value(t) for t in tasks], _weights(tasks))
+
+
+def _weights(tasks: TaskSet) -> list[float]:
+    return [task.weight for task in tasks]
+
+
+def _chosen(
+    how: Ensemble, order: Sequence[Predictions], task: Task, labels: Array
+) -> tuple[int, ...]:
+    """Places in the order: the first so many, or those that help."""
+    if not how.greedy:
+        return tuple(range(min(how.models, len(order))))
+    chosen: tuple[int, ...] = ()
+    best = float("-inf")
+    for place in range(len(order)):
+        values = _blend(how, order, (*chosen, place)).values
+        score = measure(task.metric, labels, values, task.classes)
+        if score > best:
+            chosen, best = (*chosen, place), score
+        if len(chosen) == how.models:
+            break
+    return chosen
+
+
+def _blend(how: Ensemble, order: Sequence[Predictions], chosen: Sequence[int]) -> Predictions:
+    weights = [float(len(order) - place) if how.prior else 1.0 for place in chosen]
+    return blend(how.rule, [order[place] for place in chosen], weights)

@@ -1,0 +1,57 @@
+"""What is asked of a study: the table of its flags, beside those of every search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from model.cli.flags import Flag, settle
+from model.common.errors import InputError
+from model.common.typed import Above, AtLeast, AtMost
+from tuner.runs.request import read_set, settled, settled_settings
+
+WHAT = "what to run"
+
+
+def read_files(given: Any) -> Any:
+    """['wiki=text.txt'] -> {'wiki': the file's full path}"""
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        return given
+    pairs = [text.partition("=") for text in given]
+    faults = [f"'{''.join(pair)}' is not NAME=PATH" for pair in pairs if not (pair[0] and pair[2])]
+    if faults:
+        raise InputError("--file", faults)
+    return {name: str(Path(path).absolute()) for name, _, path in pairs}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest:
+    tasks: Annotated[str | None, Flag("Task set.", WHAT, "SET", "the study's")] = None
+    data: Annotated[str | None, Flag("Folder with the tasks' files.", WHAT, "DIR", "none")] = None
+    encoder: Annotated[
+        str | None, Flag("Encoder: minilm, a folder, a Hub id.", WHAT, "NAME", "the paper's")
+    ] = None
+    scale: Annotated[
+        float, Above(0), AtMost(10), Flag("Share of the paper's training.", WHAT, "X")
+    ] = 1.0
+    seeds: Annotated[int, AtLeast(1), AtMost(50), Flag("Seeds of every row.", WHAT, "N")] = 1
+    seed: Annotated[int, AtLeast(0), Flag("The first of them.", WHAT, "N")] = 0
+    set: Annotated[
+        dict[str, Any],
+        Flag("Hold a setting in all rows. May be repeated.", WHAT, "K=V", "none", read=read_set),
+    ] = field(default_factory=dict)
+    file: Annotated[
+        dict[str, str],
+        Flag("A file that a row needs. May be repeated.", WHAT, "N=FILE", "none", read=read_files),
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "data", "encoder"):  # a study may go on from another folder
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, settled(name, str(value)))
+        settle(self)
+        if isinstance(self.set, Mapping):  # else its fault is told later
+            object.__setattr__(self, "set", settled_settings(self.set))

@@ -1,0 +1,170 @@
+"""A study run as searches over its points, and its table made from their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from model.cli.flags import faults_of
+from model.common.errors import InputError
+from model.common.files import to_yaml, write_atomic
+from model.common.hub import require_encoder
+from model.modules.encoder import layers_in
+from model.tasks.task_set import TaskSet, load_task_set
+from tuner.runs.folder import LEDGER, run_folder
+from tuner.runs.open import FinishedRun, open_run
+from tuner.runs.request import ExecutionOptions
+from tuner.search.api import run_search
+from tuner.space.space import load_space
+from tuner.storage.remote import fetch_run
+from tuner.study.collect import candidates, model_of
+from tuner.study.compare import compare
+from tuner.study.grid import Part, expand, files_of
+from tuner.study.reader import Study, load_study
+from tuner.study.request import StudyRequest
+from tuner.study.text import study_text
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    text: str
+    complete: bool
+    folders: tuple[Path, ...]
+
+
+def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> StudyResult:
+    """Train what is not trained yet, and set the table. InputError for what can be mended."""
+    if faults := faults_of(StudyRequest, vars(request)):
+        raise InputError("study", faults)
+    study, notes = load_study(name), list[str]()
+    tasks, parts = planned(study, request, notes)
+    done: list[tuple[Part, FinishedRun]] = []
+    complete = True
+    for part in parts:
+        folder = run_folder(options.storage_path.absolute(), run_name(study, part, options))
+        init_from = _start(part, done)
+        if part.start is not None and init_from is None:
+            notes.append(f"no model of '{part.start}' to start from, so what does is not trained")
+            complete = False
+            continue
+        fetch_run(options, folder.name)  # with storage elsewhere, what it has of this run
+        whole = search_part(study, part, request, options, folder, init_from)
+        complete = complete and whole
+        if (folder / LEDGER).exists():
+            done.append((part, open_run(folder)))
+        if not whole:
+            break
+    folders = tuple(run.folder for _, run in done)
+    return StudyResult(table_text(study, tasks, done, notes), complete, folders)
+
+
+def read_study(name: str, options: ExecutionOptions) -> StudyResult:
+    """The table of what is there, without training anything; all else is in its folders."""
+    study, notes = load_study(name), list[str]()
+    first = run_folder(options.storage_path.absolute(), options.name or study.name)
+    if not (first / LEDGER).exists():
+        fault = f"nothing of it is in {options.storage_path}; `study run {name}` trains it"
+        raise InputError(f"study {name}", [fault])
+    run = open_run(first)
+    named = {each: "" for row in study.rows for each in files_of(row)}  # read by then
+    request = StudyRequest(
+        tasks=run.tasks.origin,
+        encoder=run.space.encoders[0],
+        file=named,
+        scale=(run.request.max_examples or study.examples) / study.examples,
+    )
+    tasks, parts = planned(study, request, notes)
+    done = []
+    for part in parts:
+        folder = run_folder(options.storage_path.absolute(), run_name(study, part, options))
+        if (folder / LEDGER).exists():
+            done.append((part, open_run(folder)))
+    folders = tuple(each.folder for _, each in done)
+    return StudyResult(table_text(study, tasks, done, notes), len(done) == len(parts), folders)
+
+
+def planned(study: Study, request: StudyRequest, notes: list[str]) -> tuple[TaskSet, list[Part]]:
+    tasks = load_task_set(request.tasks or study.tasks)
+    layers = layers_in(request.encoder) if study.layers and request.encoder else None
+    share = length_of(study, request) / study.examples
+    return tasks, expand(study, tasks, request.encoder, layers, request.file, notes, share)
+
+
+def length_of(study: Study, request: StudyRequest) -> int:
+    """Examples of a training."""
+    return max(1, round(study.examples * request.scale))
+
+
+def run_name(study: Study, part: Part, options: ExecutionOptions) -> str:
+    return f"{options.name or study.name}{part.name}"
+
+
+def search_part(
+    study: Study,
+    part: Part,
+    request: StudyRequest,
+    options: ExecutionOptions,
+    folder: Path,
+    init_from: Path | None,
+) -> bool:
+    """One search over the part's points; False if it was stopped before its end."""
+    given = {name: value for name, value in vars(options).items() if name != "remote"}
+    given |= {"name": folder.name, "soup": False}
+    if options.remote is not None:
+        given["storage_path"] = options.remote
+    encoder = request.encoder or study.held.get("encoder.name")
+    if isinstance(encoder, str):
+        require_encoder(encoder)
+    document = part.space(
+        study, request.tasks or study.tasks, str(init_from) if init_from else None
+    )
+    # Beside the run, which has a copy of its own: what goes on reads that one.
+    path = folder.parent / f"{folder.name}.space.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, to_yaml(document))
+    points = max(1, len(load_space(str(path), overrides=request.set).start_from))
+    # A part that has not begun begins; one that has refuses what is not as it was.
+    given["resume"] = options.resume and (folder / LEDGER).exists()
+    if request.data is not None:
+        given["data"] = request.data
+    if request.seeds > 1:
+        given["confirm"] = (points, request.seeds - 1)
+    result = run_search(
+        **given,
+        space=str(path),
+        set=request.set,
+        seed=request.seed,
+        num_samples=points,
+        max_examples=length_of(study, request),
+        early_stopping=False,
+        sampler="random",
+        # Models that others start from, or that can be put together later, are all kept.
+        keep=points * request.seeds if any(r.start or r.ensemble for r in study.rows) else 5,
+    )
+    return result.complete
+
+
+def table_text(
+    study: Study,
+    tasks: TaskSet,
+    done: list[tuple[Part, FinishedRun]],
+    notes: list[str],
+) -> str:
+    found, rows = candidates(study, tasks, done, notes)
+    trained = {one.row for one in found}
+    for row in study.rows:
+        if row.runs and row.label not in trained and not any(row.label in note for note in notes):
+            notes.append(f"'{row.label}' has no finished training")
+    if not found:
+        return "\n".join([study.paper, "no row has a finished training", *notes])
+    examples = done[0][1].request.max_examples or study.examples
+    return study_text(study, compare(study, tasks, found, rows), found, notes, examples)
+
+
+def _start(part: Part, done: Sequence[tuple[Part, FinishedRun]]) -> Path | None:
+    for other, run in done:
+        for training in other.trainings:
+            if part.start is not None and training.label == part.start:
+                return model_of(run, training, other)
+    return None

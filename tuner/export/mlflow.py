@@ -149,7 +149,9 @@ class Mlflow(Destination):
         assert self.runs is not None
         run = self.runs[key]
         known = json.loads(run.data.tags.get(FILES, "{}"))
-        digests = {name: hashlib.sha256(content).hexdigest()[:16] for name, content in files.items()}
+        digests = {
+            name: hashlib.sha256(content).hexdigest()[:16] for name, content in files.items()
+        }
         if digests == known:
             return
         with tempfile.TemporaryDirectory() as folder:
@@ -173,9 +175,7 @@ def points_of(record: Record) -> Iterator[tuple[str, float, float, int]]:
         yield name, value, record.scored, last
 
 
-def contradicts(
-    record: Record, params: dict[str, str], there: set[tuple[str, int, float]]
-) -> bool:
+def contradicts(record: Record, params: dict[str, str], there: set[tuple[str, int, float]]) -> bool:
     """Whether MLflow has what the ledger says otherwise: it lets nobody change a parameter or a
     point. Scores may be made anew, and the later counts."""
     if any(params.get(k, shortened(v)) != shortened(v) for k, v in record.params.items()):

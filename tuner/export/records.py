@@ -32,7 +32,11 @@ FILES = (RUN, SPACE, REPORT, f"{SOUP}/{SOUP_JSON}", f"{SOUP}/{CARD}")
 LOSSES = {"loss": "dev_loss", "train_loss": "train_loss"}
 OF_STEP = ("gradient_norm", "smart", "simcse_loss", "examples_per_second", "seconds")
 # Why a driver ended, in the words of trackers.
-ENDS: dict[str, Outcome] = {"complete": "finished", "time": "finished", "interrupted": "interrupted"}
+ENDS: dict[str, Outcome] = {
+    "complete": "finished",
+    "time": "finished",
+    "interrupted": "interrupted",
+}
 CLOSED: dict[str, Outcome] = {
     "open": "running",
     "finished": "finished",

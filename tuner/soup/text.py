@@ -1,21 +1,16 @@
-"""A soup as text: the table of methods for a terminal, and the README.md of its folder."""
+"""A soup as text: the table of methods for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
-from model import __version__
 from model.cli.invocation import command
 from model.cli.text import clock, short, shown_path
-from model.evaluation.scores import Score
-from tuner.scoring.crossfit import Difference
 from tuner.scoring.tables import WIDTH, cut, plus, table
 from tuner.soup.combinations import WEIGHTS
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, PREDICTIONS
-from tuner.soup.record import MethodRecord, SoupRecord, slug
+from tuner.soup.record import MethodRecord, SoupRecord
 
 
 def soup_text(soup: SoupRecord, run: Path, every: bool = False) -> str:
@@ -83,88 +78,3 @@ def _places(soup: SoupRecord, run: Path) -> list[str]:
     lines = [f"{name:<{width}}  {shown_path(path)}" for name, path in found.items()]
     answers = f"answers with the {soup.recommended}; --model takes another by name"
     return [*lines, f"{command('predict', shown_path(run))} {answers}"]
-
-
-# --- the model card, as model hubs know it ------------------------------------------------------
-
-
-def model_card(
-    soup: SoupRecord,
-    settings: Mapping[str, Mapping[str, Any]],
-    class_names: Mapping[str, Sequence[str]],
-) -> str:
-    """`settings` are what was searched, of every trial in the greedy soup."""
-    mine, chosen = soup.method(GREEDY), soup.chosen
-    assert mine is not None and mine.cross_fitted is not None  # it is always made
-    taken = soup.method(soup.recommended) or mine
-    other = "" if taken is mine else f"; with `--model {slug(GREEDY)}`, by this model"
-    kept = f", which is in `{taken.folder}`" if taken.folder else ""
-    lines = [
-        "---",
-        "library_name: transformers",
-        "tags: [stockpot, model-soup, multitask]",
-        "---",
-        "",
-        f"# Soup of {soup.run}",
-        "",
-        f"A multitask text encoder for {', '.join(mine.tasks)} (task set `{soup.tasks}`): "
-        f"the weights of {len(chosen)} checkpoint{'s' if len(chosen) != 1 else ''} of one "
-        f"search, averaged (greedy soup). Made with Stockpot {__version__}.",
-        "",
-        *([f"The search recommends {taken.told}{kept}, not this model.", ""] if other else []),
-        "## Scores",
-        "",
-        "On the dev set that it was chosen on, with 95 % bootstrap intervals; the cross-fitted "
-        "score repeats the choice on one half of dev and scores it on the other.",
-        "",
-        "| | metric | value | 95 % interval |",
-        "|---|---|---|---|",
-    ]
-    for task, of in mine.tasks.items():
-        lines.append(f"| {task} | {of.metric} | {_interval(of)} |")
-    lines.append(f"| {soup.goal} | | {_interval(mine.score)} |")
-    lines.append(f"| cross-fitted | | {_interval(mine.cross_fitted)} |")
-    if mine.difference:
-        lines.append(f"| against the best single | | {_interval(mine.difference, '+')} |")
-    if class_names:
-        lines.append("")
-    for task, names in class_names.items():
-        numbered = ", ".join(f"{number} {name}" for number, name in enumerate(names))
-        lines.append(f"- The classes of {task}: {numbered}.")
-    lines += ["", soup.recommendation[:1].upper() + soup.recommendation[1:] + ".", ""]
-    lines += [f"**Caution:** {each}.\n" for each in soup.cautions]
-    lines += [
-        "## Ingredients",
-        "",
-        "| checkpoint | examples | score | sha256 |",
-        "|---|---|---|---|",
-    ]
-    for each in soup.ingredients:
-        if each.name in chosen:
-            row = (each.name, f"{each.examples:,}", f"{each.score:.4f}")
-            lines.append(f"| {' | '.join(row)} | `{each.sha256[:16]}` |")
-    lines += ["", "## Settings", ""]
-    for trial, params in settings.items():
-        told = ", ".join(f"`{key}` {value}" for key, value in params.items())
-        lines.append(f"- {trial}: {told or 'the default configuration'}")
-    lines += [
-        "",
-        f"Data fingerprint: `{soup.data}`.",
-        "",
-        "## Use",
-        "",
-        "```python",
-        "from model.evaluation.model_folder import load_model",
-        "",
-        'load_model("soup").predict(TASK, TEXTS)',
-        "```",
-        "",
-        "`AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained` load the encoder; the "
-        "heads are in `heads.safetensors`. `stockpot predict RUN` writes predictions for files, "
-        f"answered by the {soup.recommended}{other}.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _interval(of: Score | Difference, sign: str = "") -> str:
-    return f"{of.value:{sign}.4f} | [{of.low:{sign}.4f}, {of.high:{sign}.4f}]"

@@ -33,21 +33,12 @@ class Aim(Destination):
             self._write(record, now.group)
 
     def _write(self, record: Record, group: str) -> None:
-        """Anew where it differs: what Aim has of a run cannot be told from what it lacks."""
-        own, digest = record.key[:LENGTH], digest_of([asdict(record), group])
-        if self.repo.run_exists(own):
-            if self.repo.get_run(own).get(STATE) == digest:
-                return
-            self.repo.delete_run(own)
-        with hash_is(own):
-            run = self.aim.Run(
-                repo=self.repo,
-                experiment=self.project,
-                system_tracking_interval=None,
-                log_system_params=False,
-                capture_terminal_logs=False,
-            )
+        """A step that is there already takes the value that it is given now."""
+        digest = digest_of([asdict(record), group])
+        run = self._open(record.key[:LENGTH])
         try:
+            if run.get(STATE) == digest:
+                return
             run.name = record.name
             run["hparams"] = dict(record.params)
             run["stockpot"] = {**record.tags, "group": group, "outcome": record.outcome}
@@ -60,6 +51,19 @@ class Aim(Destination):
             run[STATE] = digest
         finally:
             run.close()
+
+    def _open(self, own: str) -> Any:
+        quiet: dict[str, Any] = {
+            "repo": self.repo,
+            "system_tracking_interval": None,
+            "log_system_params": False,
+            "capture_terminal_logs": False,
+        }
+        if self.repo.run_exists(own):
+            # The lock that a killed export left is nobody's.
+            return self.aim.Run(own, force_resume=True, **quiet)
+        with hash_is(own):
+            return self.aim.Run(experiment=self.project, **quiet)
 
 
 @contextmanager

@@ -22,8 +22,8 @@ class Aim(Destination):
         self.project = project
 
     def _is_there(self) -> bool:
-        remote = self.aim.Repo.is_remote_path(self.repository)
-        return remote or self.aim.Repo.exists(self.repository)
+        repo = self.aim.Repo
+        return bool(repo.is_remote_path(self.repository) or repo.exists(self.repository))
 
     def place(self) -> str:
         return f"{self.repository}, to be seen with: aim up --repo {self.repository}"

@@ -201,10 +201,9 @@ def details_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             if is_number(of.get(key)):
                 yield f"{name}/{clean_name(task)}", float(of[key])
     rates = entry.get("learning_rates") or (None, None)
-    low, high = {"learning_rate_low": rates[0]}, {"learning_rate_high": rates[1]}
-    for name, value in ({key: entry.get(key) for key in OF_STEP} | low | high).items():
-        if is_number(value):
-            yield name, float(value)
+    values: dict[str, Any] = {key: entry.get(key) for key in OF_STEP}
+    values |= {"learning_rate_low": rates[0], "learning_rate_high": rates[1]}
+    yield from ((name, float(value)) for name, value in values.items() if is_number(value))
 
 
 def soup_scores(soup: SoupRecord | None) -> Iterator[tuple[str, float]]:

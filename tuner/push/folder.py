@@ -14,7 +14,7 @@ from model.common.untrusted import read_regular, refuse_irregular
 from model.evaluation.model_folder import HEADS, SPEC
 from model.modules.encoder_defaults import HUB_ID
 from model.training.finish import link_or_copy
-from tuner.soup.model_card import CARD
+from tuner.soup.text import CARD
 from tuner.soup.record import SOUP_JSON
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"

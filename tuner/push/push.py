@@ -20,7 +20,7 @@ from tuner.push.folder import check_folder, gather
 from tuner.push.sentences import add_sentence_files
 from tuner.runs.open import open_run
 from tuner.soup.ensemble_file import ENSEMBLE
-from tuner.soup.model_card import CARD, members_of, model_card, origin_of, settings_of
+from tuner.soup.text import CARD, members_of, model_card, origin_of, settings_of
 from tuner.soup.record import MethodRecord, slug
 
 LOG_IN = "log in with: hf auth login, or set HF_TOKEN to a token that may write"
@@ -83,7 +83,7 @@ def method_of(models: RunModels, name: str | None) -> MethodRecord | None:
 
 def check_name(name: str) -> None:
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils._validators import validate_repo_id
 
     try:
         validate_repo_id(name)

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from model.evaluation.model_folder import read_heads, read_spec
 from model.modules.multitask import ModelSpec, TaskSpec
 
-POOLING = {"cls": "cls", "mean": "mean"}
+POOLING = ("cls", "mean")
 MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense"}
 IDENTITY = "torch.nn.modules.linear.Identity"
 
@@ -37,17 +37,19 @@ def add_sentence_files(place: Path, folder: Path) -> TaskSpec | None:
     if (task := sentence_task(spec)) is None:
         return None
     weights = read_heads(place)
-    (found,) = [
-        n for n in weights if f".{task.name}." in f".{n}" and n.endswith("projection.weight")
-    ]
-    weight, bias = weights[found], weights[found.removesuffix("weight") + "bias"]
+    own = f"heads.task_{task.name}.projection"
+    weight, bias = weights[f"{own}.weight"], weights[f"{own}.bias"]
     width = int(weight.shape[0])
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(MODULES.items())
     ]
-    pooling = {f"pooling_mode_{n}_tokens": n == spec.pooling for n in ("mean", "max")}
-    pooling |= {"pooling_mode_cls_token": spec.pooling == "cls", "word_embedding_dimension": width}
+    pooling = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": spec.pooling == "cls",
+        "pooling_mode_mean_tokens": spec.pooling == "mean",
+        "pooling_mode_max_tokens": False,
+    }
     dense = {"in_features": width, "out_features": width, "bias": True}
     for name in ("1_Pooling", "2_Dense"):
         (folder / name).mkdir()

@@ -28,7 +28,7 @@ from tuner.soup.folder import (
 )
 from tuner.soup.ingredients import Candidates, Ingredient, collect
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, METHODS, greedy_steps
-from tuner.soup.model_card import model_card, origin_of, settings_of
+from tuner.soup.text import model_card, origin_of, settings_of
 from tuner.soup.record import (
     SOUP,
     SOUPS,

@@ -128,7 +128,7 @@ def test_sentence_transformers_has_the_cosine_that_the_model_answers_with(run: P
         encoder = models.SentenceTransformer(str(made.folder), device="cpu")
         first, second = (encoder.encode(list(side)) for side in zip(*pairs, strict=True))
         model = load_model(made.folder)
-        head = model.model.heads["much"]
+        head = model.model.heads["task_much"]
         answers = [each.value for each in model.predict("much", pairs)]
     cosines = encoder.similarity_pairwise(first, second)
     values = head.low + (head.high - head.low) * (head.gain * cosines + head.offset)

@@ -36,9 +36,8 @@ from tuner.soup.combinations import MEAN, WEIGHTS, combine, single
 from tuner.soup.folder import heads_of, weights_of
 from tuner.soup.make import make_soup
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, METHODS
-from tuner.soup.model_card import model_card
 from tuner.soup.record import MethodRecord, SoupRecord, read_soup
-from tuner.soup.text import soup_text
+from tuner.soup.text import model_card, soup_text
 from tuner.terminal import SearchConsole
 
 OTHER = {"head.hidden": 8, "optim.learning_rate": 1e-7}  # fits nobody, and has learned nothing

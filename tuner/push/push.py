@@ -20,8 +20,8 @@ from tuner.push.folder import check_folder, gather
 from tuner.push.sentences import add_sentence_files
 from tuner.runs.open import open_run
 from tuner.soup.ensemble_file import ENSEMBLE
-from tuner.soup.text import CARD, members_of, model_card, origin_of, settings_of
 from tuner.soup.record import MethodRecord, slug
+from tuner.soup.text import CARD, members_of, model_card, origin_of, settings_of
 
 LOG_IN = "log in with: hf auth login, or set HF_TOKEN to a token that may write"
 

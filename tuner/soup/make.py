@@ -28,7 +28,6 @@ from tuner.soup.folder import (
 )
 from tuner.soup.ingredients import Candidates, Ingredient, collect
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, METHODS, greedy_steps
-from tuner.soup.text import model_card, origin_of, settings_of
 from tuner.soup.record import (
     SOUP,
     SOUPS,
@@ -41,6 +40,7 @@ from tuner.soup.record import (
 )
 from tuner.soup.runner import EvaluationSpec, LocalRunner, Runner
 from tuner.soup.scores import Result, recommend, score_methods
+from tuner.soup.text import model_card, origin_of, settings_of
 
 
 def make_soup(

@@ -68,7 +68,9 @@ class Wandb(Destination):
             disable_git=True,
             disable_job_creation=True,
             x_disable_meta=True,
+            x_disable_machine_info=True,
             x_disable_stats=True,
+            x_save_requirements=False,
             program="stockpot",
             host="",
         )
@@ -95,7 +97,7 @@ class Wandb(Destination):
         last = record.points[-1].values if record.points else {}
         run.summary.update({**last, **record.scores, "outcome": record.outcome})
         self._add_files(run, files, place)
-        run.finish(exit_code=int(record.outcome == "failed"), quiet=True)
+        run.finish(exit_code=int(record.outcome == "failed"))
 
     def _add_files(self, run: Any, files: dict[str, bytes], place: Path) -> None:
         root = place / "files"

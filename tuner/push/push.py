@@ -91,13 +91,16 @@ def check_name(name: str) -> None:
         raise InputError("NAME", [f"{brief(str(error))}; write it as USER/MODEL"]) from None
 
 
-def send(made: Prepared, name: str, *, private: bool) -> str:
+def send(made: Prepared, name: str, *, private: bool, quiet: bool = False) -> str:
     """Its address. Files that the Hub has already are not sent again."""
     if no_way():
         raise InputError("push", [away()])
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils import disable_progress_bars
 
+    if quiet:
+        disable_progress_bars()
     api = HfApi(endpoint=endpoint())
     try:
         address = api.create_repo(name, private=private or None, exist_ok=True)

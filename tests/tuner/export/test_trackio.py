@@ -27,7 +27,8 @@ def read_back() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for run in trackio.Api().runs(PROJECT):
         assert run.id not in found
-        found[run.id] = (run.name, run.config, SQLiteStorage.get_logs(PROJECT, run.name, run.id))
+        logs = SQLiteStorage.get_logs(PROJECT, run.name, run_id=run.id)
+        found[run.id] = (run.name, run.config, logs)
     return found
 
 

@@ -19,6 +19,8 @@ from tuner.push.push import prepared
 from tuner.soup.make import make_soup
 
 NAME = "me/films"
+# huggingface_hub's own, of the way it sends files to LFS.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         # Xet's storage is a service of its own; without it files go as git LFS has them.
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
         yield hub
 
 

@@ -37,27 +37,31 @@ class Wandb(Destination):
         return f"{self.folder}/wandb, to be sent with: wandb sync {runs}"
 
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
-        for trial in changed:
-            self._write(trial, now.group, {})
+        files = {now.search.key: now.files}
+        records = list(changed)
         if self.search != (now.search, now.files):
-            self._write(now.search, now.group, now.files)
-            self.search = now.search, now.files
-
-    def _write(self, record: Record, group: str, files: dict[str, bytes]) -> None:
+            records.append(now.search)
+        how = {"resume": "allow"} if self.folder is None else {"mode": "offline"}
         with tempfile.TemporaryDirectory() as place:
-            if self.folder is None:
-                self._send(record, group, files, Path(place), {"resume": "allow"})
-                return
-            self._send(record, group, files, Path(place), {"mode": "offline"})
-            (made,) = (Path(place) / "wandb").glob("offline-run-*")
-            began = time.strftime("%Y%m%d_%H%M%S", time.gmtime(record.began))
-            whole = self.folder / "wandb" / f"offline-run-{began}-{record.key}"
-            whole.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_folder(whole) as folder:
-                copy_plain(made, folder)
+            for record in records:
+                own = Path(place) / record.key
+                own.mkdir()
+                self._send(record, now.group, files.get(record.key, {}), own, how)
+            if self.folder is not None and records:
+                self.wandb.teardown()  # its own process may still be writing
+                for record in records:
+                    self._keep(record, Path(place) / record.key, self.folder / "wandb")
+        self.search = now.search, now.files
+
+    def _keep(self, record: Record, place: Path, runs: Path) -> None:
+        (made,) = (place / "wandb").glob("offline-run-*")
+        began = time.strftime("%Y%m%d_%H%M%S", time.gmtime(record.began))
+        runs.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(runs / f"offline-run-{began}-{record.key}") as folder:
+            copy_plain(made, folder)
 
     def _send(
-        self, record: Record, group: str, files: dict[str, bytes], place: Path, how: dict[str, Any]
+        self, record: Record, group: str, files: dict[str, bytes], place: Path, how: dict[str, str]
     ) -> None:
         kind = record.tags["kind"]
         # Neither this process nor this machine is what the run is about.
@@ -96,16 +100,15 @@ class Wandb(Destination):
         # What counts of a curve is its last point, of a search what its soup came to.
         last = record.points[-1].values if record.points else {}
         run.summary.update({**last, **record.scores, "outcome": record.outcome})
-        self._add_files(run, files, place)
+        self._add_files(run, files)
         run.finish(exit_code=int(record.outcome == "failed"))
 
-    def _add_files(self, run: Any, files: dict[str, bytes], place: Path) -> None:
-        root = place / "files"
+    def _add_files(self, run: Any, files: dict[str, bytes]) -> None:
         for name, content in files.items():
-            path = root / name
+            path = Path(run.dir) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            run.save(str(path), base_path=str(root), policy="now")
+            run.save(str(path), base_path=run.dir, policy="now")
 
 
 def copy_plain(source: Path, folder: Path) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuner.export.destination import Destination
     from tuner.export.records import Snapshot
 
-TOOLS = ("mlflow", "wandb", "trackio", "aim", "csv", "parquet")
+TOOLS = ("mlflow", "wandb", "trackio", "csv", "parquet")
 EXAMPLES = {
     "MLflow": "runs/default --to mlflow --out http://localhost:5000",
     "W&B": "runs/default --to wandb --project films",
@@ -32,14 +32,14 @@ EXAMPLES = {
 
 
 def make_parser() -> Parser:
-    about = "Copy a search into MLflow, W&B, Trackio, Aim or tables. Again: nothing twice."
+    about = "Copy a search into MLflow, W&B, Trackio or tables. Again: nothing twice."
     parser = command_parser("export", about, EXAMPLES)
     parser.add_argument("run", type=Path, metavar="RUN", help="Folder of a search.")
     text = f"What to copy it into: {', '.join(TOOLS)}."
     parser.add_argument("--to", choices=TOOLS, required=True, metavar="TOOL", help=text)
     text = (
-        "MLflow's tracking URI, Aim's repository, a folder of W&B's offline runs or of Trackio, "
-        "the tables' folder (default: the tool's own; of tables, RUN/export)."
+        "MLflow's tracking URI, a folder of W&B's offline runs or of Trackio, the tables' folder "
+        "(default: the tool's own; of tables, RUN/export)."
     )
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Project or experiment in the tool (default: stockpot)."
@@ -106,10 +106,6 @@ def destination(arguments: argparse.Namespace) -> Destination:
         from tuner.export.trackio import Trackio
 
         return Trackio(Path(out) if out else None, project)
-    if arguments.to == "aim":
-        from tuner.export.aim import Aim
-
-        return Aim(out, project)
     from tuner.export.tables import Tables
 
     return Tables(Path(out) if out else arguments.run / "export", arguments.to)

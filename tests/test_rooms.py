@@ -17,7 +17,7 @@ ROOMS = {
     ),
     "tuner": (
         *("space", "runs", "scoring", "storage", "engine", "terminal", "ray_backend", "cluster"),
-        *("soup", "predict", "tensorboard", "report", "search", "study"),
+        *("soup", "predict", "tensorboard", "report", "export", "push", "search", "study"),
     ),
 }
 # The way out of a package, which nothing inside of it takes.
@@ -31,6 +31,8 @@ UNKNOWN = {
     "tuner/engine": {"ray"},
     "tuner/soup": {"ray"},
     "tuner/report": {"ray"},
+    "tuner/export": {"ray", "optuna"},
+    "tuner/push": {"ray", "optuna"},
 }
 # They take flat arguments and know nothing of the configuration or of each other.
 LEAVES = (

@@ -40,7 +40,7 @@ from tuner.soup.record import (
 )
 from tuner.soup.runner import EvaluationSpec, LocalRunner, Runner
 from tuner.soup.scores import Result, recommend, score_methods
-from tuner.soup.text import model_card
+from tuner.soup.text import model_card, origin_of, settings_of
 
 
 def make_soup(
@@ -114,12 +114,9 @@ def make_soup(
     for result in results:
         if result.name in written and result.name != GREEDY:
             write_method(evaluator, result, run.folder)
-    trials = [name.split("/")[0] for name in soup.chosen]
-    settings = {trial: run.state.trials[trial].params for trial in trials}
-    by_name = {result.name: result for result in results}
-    write_soup(
-        evaluator, by_name, soup, model_card(soup, settings, run.tasks.class_names), run.folder
-    )
+    settings = settings_of(run, soup.chosen)
+    card = model_card(soup, settings, run.tasks.class_names, origin_of(run, soup.chosen))
+    write_soup(evaluator, {result.name: result for result in results}, soup, card, run.folder)
     return soup
 
 

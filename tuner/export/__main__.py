@@ -1,0 +1,127 @@
+"""`python -m tuner.export RUN --to TOOL`: a run in the tools that people have already."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model.cli.exit_code import exit_code
+from model.cli.parser import Parser, add_quiet, command_parser
+from model.cli.status import apart, doing
+from model.common.errors import InputError
+from model.common.secrets import brief
+
+if TYPE_CHECKING:
+    from tuner.export.destination import Destination
+    from tuner.export.records import Snapshot
+
+TOOLS = ("mlflow", "wandb", "trackio", "csv", "parquet")
+EXAMPLES = {
+    "MLflow": "runs/default --to mlflow --out http://localhost:5000",
+    "W&B": "runs/default --to wandb --project films",
+    "W&B, offline": "runs/default --to wandb --out sent",
+    "while it runs": "runs/default --to mlflow --follow",
+    "two tables": "runs/default --to csv",
+}
+
+
+def make_parser() -> Parser:
+    about = "Copy a search into MLflow, W&B, Trackio or tables. Again: nothing twice."
+    parser = command_parser("export", about, EXAMPLES)
+    parser.add_argument("run", type=Path, metavar="RUN", help="Folder of a search.")
+    text = f"What to copy it into: {', '.join(TOOLS)}."
+    parser.add_argument("--to", choices=TOOLS, required=True, metavar="TOOL", help=text)
+    text = (
+        "MLflow's tracking URI, a folder of W&B's offline runs or of Trackio, the tables' folder "
+        "(default: the tool's own; of tables, RUN/export)."
+    )
+    parser.add_argument("--out", metavar="PLACE", help=text)
+    text = "Project or experiment in the tool (default: stockpot)."
+    parser.add_argument("--project", default="stockpot", metavar="NAME", help=text)
+    text = "Go on until the search has ended."
+    parser.add_argument("--follow", action="store_true", help=text)
+    add_quiet(parser, "Print only warnings.")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return exit_code(
+        lambda: run(make_parser().parse_args(argv)),
+        "the export failed",
+        interrupted="interrupted; the same command goes on",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with doing("loading", arguments.quiet):
+        from model.common.locks import file_lock
+        from tuner.export.follow import Exporter, follow
+        from tuner.runs.folder import LEDGER
+        from tuner.runs.open import open_run
+
+    began = time.monotonic()
+    exporter = Exporter(arguments.run, lambda: destination(arguments), warn)
+    if not (arguments.run / LEDGER).is_file():
+        open_run(arguments.run)  # which says what is wrong
+    with file_lock(lock_of(arguments)) as mine:
+        if mine is False:
+            fault = f"another export of it to {arguments.to} is at work; wait for it, or end it"
+            raise InputError(str(arguments.run), [fault])
+        try:
+            with doing(f"copying {arguments.run} to {arguments.to}", arguments.quiet):
+                now = follow(exporter) if arguments.follow else exporter.once()
+        except (InputError, OSError):
+            raise
+        except Exception as error:  # each tool has errors of its own
+            raise OSError(brief(f"{type(error).__name__}: {error}")) from error
+    if not arguments.quiet and exporter.destination is not None:
+        print(told(now, exporter.destination, time.monotonic() - began))
+    return 0
+
+
+def told(now: Snapshot, destination: Destination, seconds: float) -> str:
+    points = sum(len(record.points) for record in now.trials.values())
+    what = f"{len(now.trials)} trials, {points} evaluations, {len(now.files)} files"
+    return f"{what} in {seconds:.1f} s -> {destination.place()}"
+
+
+def destination(arguments: argparse.Namespace) -> Destination:
+    """Each tool's package is loaded here and nowhere else."""
+    out, project = arguments.out, arguments.project
+    if arguments.to == "mlflow":
+        from tuner.export.mlflow import Mlflow
+
+        return Mlflow(out, project)
+    if arguments.to == "wandb":
+        from tuner.export.wandb import Wandb
+
+        return Wandb(Path(out) if out else None, project)
+    if arguments.to == "trackio":
+        from tuner.export.trackio import Trackio
+
+        return Trackio(Path(out) if out else None, project)
+    from tuner.export.tables import Tables
+
+    return Tables(Path(out) if out else arguments.run / "export", arguments.to)
+
+
+def lock_of(arguments: argparse.Namespace) -> Path:
+    """Of this run and tool, on this machine: the run's own folder may allow no writing."""
+    status = os.stat(arguments.run)
+    name = f"stockpot-export-{arguments.to}-{status.st_dev}-{status.st_ino}-{os.getuid()}.lock"
+    return Path(tempfile.gettempdir()) / name
+
+
+def warn(line: str) -> None:
+    with apart():
+        print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -97,7 +97,7 @@ def send(made: Prepared, name: str, *, private: bool, quiet: bool = False) -> st
         raise InputError("push", [away()])
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if quiet:
         disable_progress_bars()

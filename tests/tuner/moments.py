@@ -29,6 +29,8 @@ class Moment:
 
 def hold_at(*moments: Moment) -> None:
     append = Ledger.append
+    # Whoever runs the tests in the background has Ctrl-C ignored, and what they start too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def held(ledger: Ledger, event: str, **fields: Any) -> Any:
         written = append(ledger, event, **fields)

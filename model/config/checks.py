@@ -105,7 +105,7 @@ def _schedule(config: RunConfig, tasks: TaskSet) -> Iterator[Fault]:
         why = f"{schedule.name} trains one task per step, so no gradients meet"
         remedy = f"set surgery: none, or schedule.name to one of {', '.join(sorted(JOINT))}"
         yield ("surgery", "schedule.name"), f"'surgery' is {config.surgery}, but {why}; {remedy}"
-    if config.surgery != "none" and len(schedule.only or tasks.names) < 2:
+    if config.surgery != "none" and schedule.only is not None and len(schedule.only) < 2:
         text = "'surgery' is for tasks that meet, but schedule.only leaves one; set surgery: none"
         yield ("surgery", "schedule.only"), text
     missing = [name for name in tasks.names if name not in (schedule.order or tasks.names)]

@@ -5,9 +5,14 @@ The cluster file is docs/clusters/local.yaml with the lab's addresses, key and P
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -108,7 +113,16 @@ def search_on_a_shared_folder(lab: Lab, cluster: str) -> None:
         return bool(of(run, "evaluated"))
 
     wait_for(evaluated)
-    lab.ray("exec", cluster, f"{jobs} stop {place} one")  # saves its trials, and ends
+    # Held until the word to stop is there, or on a busy machine it would be through by then.
+    driver = driver_of(run)
+    os.kill(driver, signal.SIGSTOP)
+    stop = threading.Thread(
+        target=lab.ray, args=("exec", cluster, f"{jobs} stop {place} one")
+    )  # saves its trials, and ends
+    stop.start()
+    wait_for(lambda: is_told_to_end(driver))
+    os.kill(driver, signal.SIGCONT)
+    stop.join()
     lab.found["stopped"] = events(run)
     lab.found["shared_said"] = lab.ray("exec", cluster, f"{command} --resume")
     lab.found["shared"] = curves_of(run)
@@ -122,6 +136,24 @@ def search_on_a_shared_folder(lab: Lab, cluster: str) -> None:
     )  # fmt: skip
     lab.found["refused"] = refused.stdout
     lab.note("searched on the shared folder")
+
+
+def driver_of(run: Path) -> int:
+    """The lock names it as its own machine does, which counts its processes for itself."""
+    inside = str(json.loads((run / "lock").read_text())["pid"])
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            (names,) = re.findall(r"^NSpid:(.*)$", (place / "status").read_text(), re.M)
+            if names.split()[-1] == inside and b"tuner.search" in (place / "cmdline").read_bytes():
+                return int(place.name)
+    raise AssertionError(f"no process {inside} of a search")
+
+
+def is_told_to_end(pid: int) -> bool:
+    """Whether SIGTERM waits for a process that is held."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (pending,) = [line.split()[1] for line in lines if line.startswith("ShdPnd:")]
+    return bool(int(pending, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def soups_on_the_workers(lab: Lab, cluster: str) -> None:

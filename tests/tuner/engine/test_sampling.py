@@ -186,7 +186,7 @@ def test_no_shipped_space_is_searched_for_a_point_twice(name: str, seed: int) ->
     assert len(points) == len(set(points)) == SIZES.get(name, 30)
 
 
-SIZES = {"paper-002": 12}  # spaces of fewer points
+SIZES = {"paper-002": 24}  # spaces of fewer points
 SMALL = """
 tasks: sample
 base: {encoder.name: tiny}

@@ -463,7 +463,7 @@ BAD = {
     "--seed -1": "--seed must be a whole number >= 0 and <= 4294967295, but is '-1'",
     "--seed 5000000000": "whole number >= 0 and <= 4294967295, but is '5000000000'",
     "--seed 4294967295 --confirm 1x2": "it must be at most 4294967293",
-    "--grace-examples 9999": "budget of 9,000 leaves 1,200 for the shortest training",
+    "--grace-examples 9999": "budget of 9,000 leaves 750 for the shortest training",
     "--budget-examples 0": "--budget-examples must be a whole number >= 1, but is '0'",
     "--budget-examples 900 --max-examples 900": "take 903 examples, and the budget is 900; raise",
     "--budget-examples 900 --num-samples 999": "and the budget is 900; raise --budget-examples",

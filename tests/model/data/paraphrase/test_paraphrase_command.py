@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,15 @@ def test_a_server_that_answers_nobody_is_not_asked_for_every_row(
     assert main(line) == 0 and len(rows_of(out)) == 180
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Heard, also where whoever runs the tests has it ignored, as in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_command_goes_on(
     api: Api, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

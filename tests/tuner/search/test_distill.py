@@ -14,8 +14,8 @@ from tuner.runs.folder import LEDGER
 from tuner.runs.ledger import encode
 from tuner.runs.open import open_run
 from tuner.soup.methods import DISTILLED, PREDICTIONS
-from tuner.tensorboard.board import name_of
 from tuner.soup.record import read_soup
+from tuner.tensorboard.board import name_of
 
 SEARCH = (
     *("--encoder", "tiny", "--set", "budget.eval_rows=40", "--max-examples", "120"),

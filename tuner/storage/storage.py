@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from model.common.errors import InputError
 from model.common.files import fsync_folder
-from model.common.secrets import brief, forms
+from model.common.secrets import HIDDEN, brief, forms
 
 PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts, beside the file system's own retries
 # What a URL's query may say aloud. Anything else could be a secret.
@@ -32,7 +32,6 @@ OPEN_OPTIONS = {
     *("region", "scheme", "endpoint_override", "allow_bucket_creation", "allow_bucket_deletion"),
     *("retry_limit_seconds", "default_bucket_location", "project_id", "anonymous"),
 }
-HIDDEN = "***"
 T = TypeVar("T")
 
 

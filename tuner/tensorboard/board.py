@@ -215,8 +215,8 @@ def name_of(trial: TrialState) -> str:
     """In the table and its order: t0000 default, t0009 = t0003 longer, t0012 failed."""
     name = f"{trial.id} default" if trial.origin == "default" else trial.id
     if trial.of is not None:
-        again = "distilled" if trial.origin == DISTILLED else "longer"
-        name += f" = {trial.of} " + (f"seed {trial.seed}" if trial.is_repeat else again)
+        again = f"seed {trial.seed}" if trial.is_repeat else "longer"
+        name += f" = {trial.of} " + ("distilled" if trial.origin == DISTILLED else again)
     return name if trial.status in ("open", "finished") else f"{name} {OUTCOMES[trial.status]}"
 
 

@@ -15,6 +15,7 @@ from tuner.runs.ledger import encode
 from tuner.runs.open import open_run
 from tuner.soup.methods import DISTILLED, PREDICTIONS
 from tuner.soup.record import read_soup
+from tuner.tensorboard.board import name_of
 
 SEARCH = (
     *("--encoder", "tiny", "--set", "budget.eval_rows=40", "--max-examples", "120"),
@@ -30,6 +31,7 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     run = tmp_path / "taught"
     state = state_of(run)
     (trial,) = state.distilled
+    assert name_of(trial) == f"{trial.id} = {trial.of} distilled"
     best = state.best_trial()
     assert trial.status == "finished" and best is not None and best.id != trial.id
     assert trial.of == best.configuration and trial.examples == best.examples

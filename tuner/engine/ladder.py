@@ -7,7 +7,9 @@ be idle otherwise. Nobody is judged by less than the rung has seen, and everythi
 results, so the ledger gives the same decisions again.
 
 The default configuration goes along up to the last rung before the finals: it is what all others
-are compared with. A final is given to another only if that is better by more than chance.
+are compared with. So does the first start point, which is known from training in full: a score
+after a small part of it is a weak reason to drop it. A final is given to another only if that is
+better by more than chance.
 """
 
 from __future__ import annotations
@@ -54,7 +56,6 @@ class Level:
     failed: set[str] = field(default_factory=set)  # of these, without one for ever
     results: list[Result] = field(default_factory=list)  # best first
     waiting: list[Result] = field(default_factory=list)  # of these, what may still go on
-    default: Result | None = None  # of the default configuration
 
     def beat(self, values: tuple[float, ...]) -> None:
         """A newcomer with these values leaves some of the others behind."""
@@ -64,7 +65,6 @@ class Level:
 
         self.results = sorted(map(ranked, self.results))
         self.waiting = sorted(map(ranked, self.waiting))
-        self.default = None if self.default is None else ranked(self.default)
 
 
 def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
@@ -77,6 +77,7 @@ class Ladder:
         self.stages = stages
         self.reduction = reduction
         self.default = default
+        self.start: str | None = None  # the first start point
         self.levels = [Level() for _ in stages.rungs]
         self.order: dict[str, int] = {}  # of configurations, as they were created
 
@@ -106,7 +107,6 @@ class Ladder:
             order = self.order[configuration]
             found = Result(beaten, -score, order, configuration, noise, values)
             insort(at.results, found)
-            at.default = found if configuration == self.default else at.default
             above = self.levels[level + 1].entered if level < self.stages.top else set()
             if configuration not in above:
                 insort(at.waiting, found)
@@ -117,8 +117,9 @@ class Ladder:
         if configuration in at.running:
             at.running.remove(configuration)
             at.failed.add(configuration)
-            if configuration == self.default:  # nobody waits for it
-                self.default = None
+            # Nobody waits for it.
+            self.default = None if configuration == self.default else self.default
+            self.start = None if configuration == self.start else self.start
 
     def leave(self, configuration: str, level: int) -> None:
         """It goes no further than this rung, or has gone on."""
@@ -156,20 +157,25 @@ class Ladder:
                 continue
             places = self.places(level + 1) + len(above.failed)
             allowed = max(places - self._unknown(level), int(len(at.results) / self.reduction))
-            for each in at.waiting[:2]:  # of which one may be the default
-                if self._rank(each, at) < min(places, allowed):
-                    return each.configuration, level + 1
-            if allowed > 0 and at.default in at.waiting:
-                return str(self.default), level + 1
+            along = self._along(level)
+            best = next((each for each in at.waiting if each.configuration not in along), None)
+            if best and self._rank(best, at, along) < min(places, allowed):
+                return best.configuration, level + 1
+            for name in along if allowed > 0 else ():
+                if name not in above.entered and any(name == w.configuration for w in at.waiting):
+                    return name, level + 1
         return None
 
-    def _rank(self, result: Result, at: Level) -> int:
-        """From 0, with the default before all others, as it goes along."""
-        if result.configuration == self.default:
-            return 0
+    def _along(self, level: int) -> list[str]:
+        """Who goes on from this rung whatever its score, as long as a place is left for another."""
+        names = [name for name in (self.default, self.start) if name is not None]
+        return names[: max(1, self.places(level + 1) - 1)]
+
+    def _rank(self, result: Result, at: Level, along: Sequence[str]) -> int:
+        """From 0, with those that go along before all others."""
         place = bisect_left(at.results, result)
-        behind = at.default is None or at.default > result
-        return place + 1 if self.default is not None and behind else place
+        ahead = sum(each.configuration in along for each in at.results[:place])
+        return place - ahead + len(along)
 
     def hopeless(self, level: int) -> list[str]:
         """Those that wait at this rung with enough others ahead of them, whatever is to come."""
@@ -181,7 +187,8 @@ class Ladder:
         if results[0].values and not self.is_complete(level):
             return []  # of several objectives, one that is to come may beat all that lead now
         behind = waiting[bisect_left(waiting, results[self.places(level + 1)]) :]
-        return [each.configuration for each in behind if each.configuration != self.default]
+        along = self._along(level)
+        return [each.configuration for each in behind if each.configuration not in along]
 
     # --- the finals -------------------------------------------------------------------------
 

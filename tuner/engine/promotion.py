@@ -44,6 +44,7 @@ class Promotion:
         self.stages = stages
         self.points = points
         self._sure_of: tuple[int, str | None] | None = None  # after so many closed trials
+        self._started = False  # whether the first start point has been
         self.ladder = Ladder(stages, reduction)
         for trial in state.trials.values():
             self.enter(trial)
@@ -56,6 +57,8 @@ class Promotion:
         if self._takes_part(trial):
             if trial.origin == DEFAULT:
                 self.ladder.default = trial.id
+            if trial.origin == START and not self._started:
+                self._started, self.ladder.start = True, trial.id
             for level in range(trial.level if trial.of else 0, trial.level + 1):
                 self.ladder.enter(trial.configuration, level)
 

@@ -634,7 +634,7 @@ def test_promoted_configurations_start_again_and_one_gets_to_the_end(
     state = search(engine_of, RESTART).state
     assert by_level(state) == {
         0: sorted(SCORES),
-        1: ["t0000", "t0002", "t0004"],  # the default goes along
+        1: ["t0000", "t0001", "t0002"],  # the default and the first start point go along
         2: ["t0002"],
     }
     assert state.examples == RESTART.cost() == 2700
@@ -657,7 +657,7 @@ def test_configurations_that_go_on_rest_at_their_rungs_and_train_no_example_twic
     assert list(state.trials) == sorted(SCORES)
     assert {trial.id: trial.examples for trial in state.trials.values()} == {
         **dict.fromkeys(SCORES, 100),
-        **{"t0000": 300, "t0004": 300, "t0002": 900},
+        **{"t0000": 300, "t0001": 300, "t0002": 900},
     }
     assert state.examples == CONTINUE.cost() == 2100
     assert state.counts() == {"open": 0, "finished": 1, "stopped": 8, "failed": 0}
@@ -666,7 +666,7 @@ def test_configurations_that_go_on_rest_at_their_rungs_and_train_no_example_twic
     events = [(e["event"], e["trial"]) for e in read_events(tmp_path / "ledger.jsonl")[1:]]
     assert [name for event, name in events if event == "promoted"].count("t0002") == 2
     assert [name for event, name in events if event == "frozen"].count("t0002") == 2
-    reason = state.trials["t0004"].reason
+    reason = state.trials["t0001"].reason
     assert reason == "number 2 of 3 at 300 examples"
 
 
@@ -753,7 +753,7 @@ def test_the_best_race_over_further_seeds_before_the_final(
     state = search(engine_of, RACE).state
     assert [(t.of, t.length) for t in state.repeats] == [
         ("t0002", 300),
-        ("t0004", 300),
+        ("t0001", 300),
         ("t0000", 300),
     ]
     final = state.best_trial()
@@ -778,14 +778,14 @@ def test_a_final_that_fails_gives_its_place_to_the_next(
         else:
             train(engine, job.trial)
     best = engine.state.best_trial()
-    assert best is not None and (best.configuration, best.level) == ("t0004", 2)
+    assert best is not None and (best.configuration, best.level) == ("t0001", 2)
 
 
 def test_a_default_that_fails_is_not_waited_for(engine_of: Callable[..., Engine]) -> None:
     engine = engine_of(RESTART, slots=1)
     engine.failed(begin_trial(engine), {"kind": "code", "reason": "broke"})
     state = search(engine_of, RESTART).state
-    assert by_level(state)[1] == ["t0002", "t0004", "t0006"]
+    assert by_level(state)[1] == ["t0001", "t0002", "t0004"]
     assert by_level(state)[2] == ["t0002"]
 
 

@@ -22,11 +22,14 @@ def ladder_of(
     *,
     order: Sequence[int] | None = None,
     default: str | None = DEFAULT,
+    start: str | None = None,
     reduction: float = NEVER,
     noise: float = 0.0,
+    stages: Stages = THREE,
 ) -> Ladder:
     """With these results at the shortest rung; None for a trial that failed there."""
-    ladder = Ladder(THREE, reduction, default)
+    ladder = Ladder(stages, reduction, default)
+    ladder.start = start
     for name in NAMES:
         ladder.enter(name, 0)
     for place in order or range(len(scores)):
@@ -58,6 +61,22 @@ def test_the_best_go_on_with_the_default_among_them() -> None:
     assert promoted(ladder_of(LOW_DEFAULT, default=None)) == {"t0002", "t0004", "t0006"}
 
 
+def test_the_first_start_point_goes_along_where_that_leaves_a_place_for_another() -> None:
+    ladder = ladder_of(LOW_DEFAULT, start="t0003")
+    assert "t0003" not in ladder.hopeless(0)
+    assert promoted(ladder) == {DEFAULT, "t0003", "t0002"}
+    assert promoted(ladder_of(LOW_DEFAULT, start="t0003", default=None)) == {
+        *("t0003", "t0002", "t0004")
+    }
+    two = Stages((Rung(100, 9), Rung(300, 2), Rung(900, 1)))
+    assert promoted(ladder_of(LOW_DEFAULT, start="t0003", stages=two)) == {DEFAULT, "t0002"}
+
+
+def test_a_start_point_that_failed_keeps_no_place() -> None:
+    scores = [None if name == "t0003" else 0.1 * n for n, name in enumerate(NAMES)]
+    assert promoted(ladder_of(scores, start="t0003")) == {DEFAULT, "t0008", "t0007"}
+
+
 @given(
     st.lists(st.none() | st.sampled_from([0.2, 0.4, 0.4, 0.6, 0.8]), min_size=9, max_size=9),
     st.permutations(range(9)),
@@ -78,12 +97,18 @@ def test_the_order_of_results_does_not_matter_where_nobody_goes_on_before_all_ar
     st.lists(st.none() | st.floats(0, 1), min_size=9, max_size=9),
     st.permutations(range(9)),
     st.sampled_from([2.0, 3.0, NEVER]),
+    st.sampled_from([None, NAMES[1], NAMES[5]]),
     st.data(),
 )
 def test_a_search_gets_to_its_finals_whatever_happens_on_the_way(
-    scores: list[float | None], order: list[int], reduction: float, data: st.DataObject
+    scores: list[float | None],
+    order: list[int],
+    reduction: float,
+    start: str | None,
+    data: st.DataObject,
 ) -> None:
     ladder = Ladder(THREE, reduction, DEFAULT)
+    ladder.start = start
     going: list[tuple[str, int]] = []
     for name in NAMES:
         ladder.enter(name, 0)
@@ -97,8 +122,8 @@ def test_a_search_gets_to_its_finals_whatever_happens_on_the_way(
     there = [name for name, score in zip(NAMES, scores, strict=True) if score is not None]
     assert len(ladder.levels[1].entered - ladder.levels[1].failed) <= 3
     assert bool(ladder.finalists({})) == bool(there)
-    if DEFAULT in there:
-        assert (DEFAULT, 1) in going
+    for name in {DEFAULT, start} & set(there):
+        assert (name, 1) in going
     assert len(set(going)) == len(going)
 
 

@@ -62,7 +62,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 def fetch(arguments: argparse.Namespace) -> int:
     from tuner.runs.folder import run_folder
-    from tuner.storage.remote import fetch as fetch_run_folder
+    from tuner.runs.storage.remote import fetch as fetch_run_folder
 
     folder = run_folder(arguments.to.absolute(), arguments.name)
     if folder.exists():

@@ -18,8 +18,8 @@ from model.common.errors import InputError
 from model.common.secrets import brief
 
 if TYPE_CHECKING:
-    from tuner.export.destination import Destination
-    from tuner.export.records import Snapshot
+    from tuner.export.trackers.destination import Destination
+    from tuner.export.trackers.records import Snapshot
 
 TOOLS = ("mlflow", "wandb", "trackio", "csv", "parquet")
 EXAMPLES = {
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     with doing("loading", arguments.quiet):
         from model.common.locks import file_lock
-        from tuner.export.follow import Exporter, follow
+        from tuner.export.trackers.follow import Exporter, follow
         from tuner.runs.folder import LEDGER
         from tuner.runs.open import open_run
 
@@ -95,18 +95,18 @@ def destination(arguments: argparse.Namespace) -> Destination:
     """Each tool's package is loaded here and nowhere else."""
     out, project = arguments.out, arguments.project
     if arguments.to == "mlflow":
-        from tuner.export.mlflow import Mlflow
+        from tuner.export.trackers.mlflow import Mlflow
 
         return Mlflow(out, project)
     if arguments.to == "wandb":
-        from tuner.export.wandb import Wandb
+        from tuner.export.trackers.wandb import Wandb
 
         return Wandb(Path(out) if out else None, project)
     if arguments.to == "trackio":
-        from tuner.export.trackio import Trackio
+        from tuner.export.trackers.trackio import Trackio
 
         return Trackio(Path(out) if out else None, project)
-    from tuner.export.tables import Tables
+    from tuner.export.trackers.tables import Tables
 
     return Tables(Path(out) if out else arguments.run / "export", arguments.to)
 

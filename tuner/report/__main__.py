@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in arguments.run:
         write_table(folder)
     if arguments.tensorboard:
-        from tuner.tensorboard.board import rebuild  # type: ignore[import-not-found,unused-ignore]
+        from tuner.export.tensorboard.board import rebuild  # type: ignore[import-not-found,unused-ignore]
 
         for folder in arguments.run:
             with doing(f"writing TensorBoard's files of {folder}"):

@@ -15,9 +15,9 @@ from model.tasks.task_set import TaskSet, load_task_set
 from tuner.runs.folder import LEDGER, run_folder
 from tuner.runs.open import FinishedRun, open_run
 from tuner.runs.request import ExecutionOptions
+from tuner.runs.storage.remote import fetch_run
 from tuner.search.api import run_search
 from tuner.space.space import load_space
-from tuner.storage.remote import fetch_run
 from tuner.study.collect import candidates, model_of
 from tuner.study.compare import compare
 from tuner.study.grid import Part, expand, files_of

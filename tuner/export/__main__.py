@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_quiet, command_parser
-from model.cli.status import apart, doing
+from model.cli.status import doing, warn
 from model.common.errors import InputError
 from model.common.secrets import brief
 
@@ -62,13 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     with doing("loading", arguments.quiet):
         from model.common.locks import file_lock
         from tuner.export.trackers.follow import Exporter, follow
-        from tuner.runs.folder import LEDGER
-        from tuner.runs.open import open_run
+        from tuner.runs.open import require_runs
 
     began = time.monotonic()
     exporter = Exporter(arguments.run, lambda: destination(arguments), warn)
-    if not (arguments.run / LEDGER).is_file():
-        open_run(arguments.run)  # which says what is wrong
+    require_runs([arguments.run])
     with file_lock(lock_of(arguments)) as mine:
         if mine is False:
             fault = f"another export of it to {arguments.to} is at work; wait for it, or end it"
@@ -116,11 +113,6 @@ def lock_of(arguments: argparse.Namespace) -> Path:
     status = os.stat(arguments.run)
     name = f"stockpot-export-{arguments.to}-{status.st_dev}-{status.st_ino}-{os.getuid()}.lock"
     return Path(tempfile.gettempdir()) / name
-
-
-def warn(line: str) -> None:
-    with apart():
-        print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -507,7 +507,7 @@ def test_the_summary_names_the_report(
 def test_a_folder_that_is_no_search_is_refused(tmp_path: Path, capsys: Any) -> None:
     assert main([str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err
-    with pytest.raises(InputError, match="is this the folder of a run"):
+    with pytest.raises(InputError, match="give the folder of a search"):
         write_report([tmp_path])
 
 

@@ -43,7 +43,7 @@ def test_a_folder_that_is_no_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(tmp_path), "--to", "csv"]) == 2
-    assert "is this the folder of a run?" in capsys.readouterr().err
+    assert "give the folder of a search" in capsys.readouterr().err
     assert main([str(tmp_path), "--to", "paper"]) == 2
     said = capsys.readouterr().err
     assert all(tool in said for tool in TOOLS)

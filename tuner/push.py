@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "the push failed",
         interrupted="interrupted; the same command goes on",
         mishap=of_the_machine,
+        remedy="the same command goes on",
     )
 
 

@@ -28,6 +28,8 @@ STAYS = (CARD, SOUP_JSON, "predictions")  # of the run, not of the model
 NEEDED = (CONFIG, SPEC, HEADS, TOKENIZER)
 PATHS = ("_name_or_path", "name_or_path")  # where the encoder came from, on this machine
 
+AGAIN = "make the model again with stockpot soup"
+
 
 def check_folder(place: Path) -> list[str]:
     """The files to send. Raises InputError with all that speaks against it."""
@@ -50,9 +52,9 @@ def _faults(place: Path, names: list[str]) -> Iterator[str]:
             yield f"'{name}' is not part of a model; move it away, it would be public"
     for name in NEEDED:
         if name not in names:
-            yield f"'{name}' is missing; make the model again with stockpot soup"
+            yield f"'{name}' is missing; {AGAIN}"
     if not any(map(WEIGHTS.fullmatch, names)):
-        yield "there are no weights as safetensors; make the model again with stockpot soup"
+        yield f"there are no weights as safetensors; {AGAIN}"
 
 
 def is_known(name: str) -> bool:
@@ -68,9 +70,14 @@ def _check(path: Path) -> None:
             with safe_open(path, "pt") as file:
                 file.keys()
         except (SafetensorError, OSError) as error:
-            raise InputError(str(path), [f"is not whole: {error}"]) from None
+            raise InputError(str(path), [f"is damaged ({error}); {AGAIN}"]) from None
     elif path.name in TEXTS:
-        text = read_regular(path).decode("utf-8")
+        try:
+            text = read_regular(path).decode("utf-8")
+            if not isinstance(json.loads(text), dict):
+                raise ValueError("no object")
+        except (ValueError, RecursionError) as error:
+            raise InputError(str(path), [f"is damaged ({error}); {AGAIN}"]) from None
         if redact(text) != text:
             raise InputError(str(path), ["holds a password, a key or a token; take it out"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,13 @@ from model.common.files import write_atomic
 from model.common.hub import away, endpoint, no_way
 from model.common.secrets import brief
 from model.evaluation.model_folder import read_class_names
-from tuner.export.hub.folder import check_folder, gather
+from tuner.export.hub.folder import check_folder, gather, is_known
+from tuner.export.hub.sentences import FILES as SENTENCE_FILES
 from tuner.export.hub.sentences import add_sentence_files
 from tuner.predict.choose import RunModels
 from tuner.runs.open import open_run
 from tuner.soup.ensemble_file import ENSEMBLE
-from tuner.soup.record import MethodRecord, slug
+from tuner.soup.record import MethodRecord, SoupRecord, slug
 from tuner.soup.text import CARD, members_of, model_card, origin_of, settings_of
 
 LOG_IN = "log in with: hf auth login, or set HF_TOKEN to a token that may write"
@@ -50,10 +51,14 @@ def prepared(
         fault = f"has no soup, whose scores the card tells; make it with {command('soup', run)}"
         raise InputError(str(run), [fault])
     chosen = models.recommended() if model is None else models.named(model)
-    method = method_of(models, model)
-    if method is None or (chosen.place / ENSEMBLE).is_file():
+    method = method_of(models.soup, model)
+    if method is None:
+        known = ", ".join(f"'{each.name}'" for each in models.soup.methods)
+        fault = f"'{model}' is a trial, and the card tells the scores of a soup's methods"
+        raise InputError("--model", [f"{fault}; name one of {known}"])
+    if (chosen.place / ENSEMBLE).is_file():
         remedy = "take one model with --model 'greedy soup', or search with --distill"
-        raise InputError(str(run), [f"{chosen.who.split(',')[0]} is no single model; {remedy}"])
+        raise InputError(str(run), [f"the {method.name} is no single model; {remedy}"])
     members = members_of(method)
     names = check_folder(chosen.place)
     with tempfile.TemporaryDirectory() as place:
@@ -74,11 +79,9 @@ def prepared(
         yield Prepared(folder, chosen.who, task.name if task else None)
 
 
-def method_of(models: RunModels, name: str | None) -> MethodRecord | None:
-    assert models.soup is not None
-    wanted = models.soup.recommended if name is None else name
-    fitting = (each for each in models.soup.methods if wanted in (each.name, slug(each.name)))
-    return next(fitting, None)
+def method_of(soup: SoupRecord, name: str | None) -> MethodRecord | None:
+    wanted = soup.recommended if name is None else name
+    return next((each for each in soup.methods if wanted in (each.name, slug(each.name))), None)
 
 
 def check_name(name: str) -> None:
@@ -111,10 +114,22 @@ def send(made: Prepared, name: str, *, private: bool, quiet: bool = False) -> st
             repo_id=address.repo_id,
             folder_path=made.folder,
             commit_message=f"{made.who.split(',')[0]}, made with Stockpot",
+            delete_patterns=stale(made, api.list_repo_files(address.repo_id)) or None,
         )
     except HfHubHTTPError as error:
         raise refused(error, name) from None
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # a lost connection has another class in each HTTP library
+        raise OSError(brief(f"{type(error).__name__}: {error}")) from error
     return str(address)
+
+
+def stale(made: Prepared, there: Iterable[str]) -> list[str]:
+    """What an earlier model left on the Hub and this one lacks: together they would be neither.
+    What is not part of a model is somebody's own, and stays."""
+    ours = (name for name in there if is_known(name) or name in SENTENCE_FILES)
+    return [name for name in ours if name not in made.files]
 
 
 def refused(error: Any, name: str) -> InputError:

@@ -18,6 +18,10 @@ from model.modules.multitask import ModelSpec, TaskSpec
 POOLING = ("cls", "mean")
 MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense"}
 IDENTITY = "torch.nn.modules.linear.Identity"
+FILES = (
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"),
+)
 
 
 def sentence_task(spec: ModelSpec) -> TaskSpec | None:
@@ -50,18 +54,14 @@ def add_sentence_files(place: Path, folder: Path) -> TaskSpec | None:
         "pooling_mode_mean_tokens": spec.pooling == "mean",
         "pooling_mode_max_tokens": False,
     }
-    dense = {"in_features": width, "out_features": width, "bias": True}
+    dense: dict[str, Any] = {"in_features": width, "out_features": width, "bias": True}
     for name in ("1_Pooling", "2_Dense"):
         (folder / name).mkdir()
-    _write(folder / "modules.json", modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": spec.max_length})
-    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    _write(folder / "1_Pooling" / "config.json", pooling)
-    _write(folder / "2_Dense" / "config.json", {**dense, "activation_function": IDENTITY})
+    length, similarity = {"max_seq_length": spec.max_length}, {"similarity_fn_name": "cosine"}
+    dense["activation_function"] = IDENTITY
+    *configs, last = FILES
+    for name, data in zip(configs, (modules, length, similarity, pooling, dense), strict=True):
+        (folder / name).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     tensors = {"linear.weight": weight.contiguous(), "linear.bias": bias.contiguous()}
-    save_file(tensors, folder / "2_Dense" / "model.safetensors")
+    save_file(tensors, folder / last)
     return task
-
-
-def _write(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

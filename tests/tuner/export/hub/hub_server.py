@@ -97,17 +97,26 @@ def reply(hub: Hub, method: str, path: str, body: bytes) -> tuple[int, Any]:
         return 200, {}
     if found := re.fullmatch(r"/(.+)\.git/info/lfs/objects/batch", path):
         return 200, {"transfer": "basic", "objects": batch(hub, json.loads(body))}
-    if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(/preupload/main|/commit/main)?", path):
+    if found := re.fullmatch(
+        r"/api/models/([^/]+/[^/]+)(/preupload/main|/commit/main|/tree/main)?", path
+    ):
         if (repo := hub.repos.get(found[1])) is None:
             return 404, {"error": "Repository not found"}
         if found[2] == "/preupload/main":
             return 200, {"files": [mode(each) for each in json.loads(body)["files"]]}
         if found[2] == "/commit/main":
             return commit(hub, found[1], repo, body)
+        if found[2] == "/tree/main":
+            return 200, [tree_entry(*file) for file in repo.files.items()]
         if method == "GET":
             info = {"id": found[1], "private": repo.private, "tags": [], "siblings": []}
             return 200, {**info, "sha": "0" * 40}
     return 404, {"error": f"no such place: {method} {path}"}
+
+
+def tree_entry(name: str, content: bytes) -> dict[str, Any]:
+    oid = hashlib.sha1(content).hexdigest()
+    return {"type": "file", "path": name, "size": len(content), "oid": oid}
 
 
 def mode(file: dict[str, Any]) -> dict[str, Any]:
@@ -135,6 +144,8 @@ def commit(hub: Hub, name: str, repo: Repo, body: bytes) -> tuple[int, Any]:
             repo.files[value["path"]] = base64.b64decode(value["content"])
         elif part["key"] == "lfsFile":
             repo.files[value["path"]] = hub.large[value["oid"]]
+        elif part["key"] == "deletedFile":
+            del repo.files[value["path"]]
     oid = f"{len(repo.commits):040d}"
     return 200, {
         "commitUrl": f"{hub.address}/{name}/commit/{oid}",

@@ -14,7 +14,9 @@ from model.common.errors import InputError
 from model.evaluation.model_folder import load_model
 from tests.tuner.export.hub.hub_server import TOKEN, Hub, hub_server
 from tests.tuner.soup_runs import POINTS, make_run, write_toy
+from tuner.export.hub.folder import is_known
 from tuner.export.hub.push import prepared
+from tuner.export.hub.sentences import FILES
 from tuner.push import main
 from tuner.soup.make import make_soup
 
@@ -79,6 +81,45 @@ def test_again_sends_no_weights_twice(run: Path, hub: Hub) -> None:
     before, files = hub.sent, dict(hub.repos[NAME].files)
     assert main([str(run), NAME, *flags]) == 0
     assert hub.sent == before and hub.repos[NAME].files == files
+
+
+def test_what_an_earlier_model_left_there_goes_and_what_is_somebody_s_own_stays(
+    run: Path, hub: Hub
+) -> None:
+    flags = ["--quiet", "--model", "greedy soup"]
+    assert main([str(run), NAME, *flags]) == 0
+    files = dict(hub.repos[NAME].files)
+    hub.repos[NAME].files |= {"model-00001-of-00002.safetensors": b"old", "vocab.json": b"old"}
+    hub.repos[NAME].files["picture.png"] = b"mine"
+    assert main([str(run), NAME, *flags]) == 0
+    assert hub.repos[NAME].files == {**files, "picture.png": b"mine"}
+
+
+def test_sentence_files_are_all_known(run: Path) -> None:
+    with prepared(run, NAME, "greedy soup") as made:
+        assert {name for name in made.files if not is_known(name)} == {*FILES, "README.md"}
+
+
+def test_a_connection_that_is_lost_is_a_line_and_no_traceback(
+    run: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class ConnectError(Exception):
+        """As httpx has them: no OSError."""
+
+    def lost(*given: object, **more: object) -> None:
+        raise ConnectError(f"lost, with {TOKEN}")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.upload_folder", lost)
+    assert main([str(run), NAME, "--quiet", "--model", "greedy soup"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("the push failed: ConnectError: lost") and TOKEN not in said
+    assert "the same command goes on" in said
+
+
+def test_a_trial_has_no_card(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run), NAME, "--model", "best"]) == 2
+    said = capsys.readouterr().err
+    assert "'best' is a trial" in said and "'uniform soup'" in said
 
 
 def test_the_card_is_one_by_the_hub_s_own_rules(run: Path) -> None:
@@ -146,8 +187,28 @@ def test_nothing_is_sent_of_a_folder_with_something_strange(
     assert main([str(copy), NAME, "--model", "greedy soup"]) == 2
     said = capsys.readouterr().err
     assert "3 problems" in said and "'notes.txt'" in said and "'weights.bin'" in said
-    assert "heads.safetensors: is not whole" in said
+    assert "heads.safetensors: is damaged" in said
     assert hub.requests == []
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe{}"])
+def test_a_damaged_configuration_is_named(run: Path, tmp_path: Path, content: bytes) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    (copy / "soup" / "config.json").write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"(?s)config\.json: .* is damaged .*; make the model"
+    ):
+        with prepared(copy, NAME, "greedy soup"):
+            pass
+
+
+def test_a_tokenizer_without_a_longest_length_is_whole(run: Path, tmp_path: Path) -> None:
+    """transformers writes 10 to the power of 30 for it, which is no number of 64 bits."""
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    config = copy / "soup" / "tokenizer_config.json"
+    config.write_text(config.read_text().replace("{", '{"longest": 1' + "0" * 30 + ",", 1))
+    with prepared(copy, NAME, "greedy soup"):
+        pass
 
 
 def test_a_secret_in_a_file_is_found(

@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def told(now: Snapshot, destination: Destination, seconds: float) -> str:
     points = sum(len(record.points) for record in now.trials.values())
-    what = f"{len(now.trials)} trials, {points} evaluations, {len(now.files)} files"
+    what = f"{len(now.trials)} trials, {points} evaluations"
+    what += f", {len(now.files)} files" if destination.takes_files else ""
     return f"{what} in {seconds:.1f} s -> {destination.place()}"
 
 

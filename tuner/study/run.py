@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.cli.flags import faults_of
+from model.cli.invocation import command
 from model.common.errors import InputError
 from model.common.files import to_yaml, write_atomic
 from model.common.hub import require_encoder
@@ -16,6 +17,7 @@ from tuner.runs.folder import run_folder
 from tuner.runs.open import FinishedRun, has_begun, open_run
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.storage.remote import fetch_run
+from tuner.runs.storage.storage import without_secrets
 from tuner.search.api import run_search
 from tuner.space.space import load_space
 from tuner.study.collect import candidates, model_of
@@ -64,8 +66,11 @@ def read_study(name: str, options: ExecutionOptions) -> StudyResult:
     study, notes = load_study(name), list[str]()
     first = folder_of(study, options)
     if not has_begun(first):
-        fault = f"nothing of it is in {options.storage_path}; `study run {name}` trains it"
-        raise InputError(f"study {name}", [fault])
+        remedy = f"train it with {command('study', 'run', name)}"
+        if options.remote is not None:
+            fetch = command("cluster", "fetch", without_secrets(options.remote), first.name)
+            remedy = f"fetch it with {fetch}, and leave --storage-path away"
+        raise InputError(f"study {name}", [f"nothing of it is in {first.parent}; {remedy}"])
     run = open_run(first)
     named = {each: "" for row in study.rows for each in files_of(row)}  # read by then
     request = StudyRequest(

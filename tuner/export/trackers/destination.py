@@ -19,6 +19,8 @@ class Destination(ABC):
     """Where a run goes. `write` may be called again and again with later snapshots of one run, in
     this process or another, and what is there in the end is the last one: nothing twice."""
 
+    takes_files = False  # the report and the like, beside the trials
+
     @abstractmethod
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
         """`changed`: the trials that differ from the last call's; the first time, all."""

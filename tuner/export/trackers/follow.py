@@ -34,7 +34,7 @@ class Exporter:
         self.sent: Snapshot | None = None  # what the destination has
 
     def once(self) -> Snapshot:
-        self.read = now = snapshot(open_run(self.folder, self._warn_once))
+        self.read = now = snapshot(open_run(self.folder, self._note))
         before = self.sent.trials if self.sent else {}
         changed = [record for name, record in now.trials.items() if before.get(name) != record]
         if self.destination is None:
@@ -47,11 +47,15 @@ class Exporter:
         """Of a destination that failed nobody knows what it has: the next one looks."""
         self.destination = self.sent = None
 
-    def _warn_once(self, line: str) -> None:
-        # A line that is just being written is no fault, and whole the next time.
-        if line not in self.warned and "not whole" not in line:
+    def warn_once(self, line: str) -> None:
+        if line not in self.warned:
             self.warned.add(line)
             self.warn(line)
+
+    def _note(self, line: str) -> None:
+        # A line that is just being written is no fault, and whole the next time.
+        if "not whole" not in line:
+            self.warn_once(line)
 
 
 def follow(
@@ -62,7 +66,8 @@ def follow(
     seen: object = None
     while True:
         # In this order: what a driver leaves before it goes is read after that.
-        over = watch.gone() and exporter.read is not None and exporter.read.state.ended is not None
+        gone = watch.gone()
+        over = gone and exporter.read is not None and exporter.read.state.ended is not None
         look = looks(exporter.folder)
         if exporter.sent is None or look != seen or over:
             try:
@@ -80,6 +85,8 @@ def follow(
                 if said != told:
                     exporter.warn(f"not sent ({said}); trying again")
                     told = said
+        elif gone:  # killed, or its machine is: nobody has written an end
+            exporter.warn_once("the search stopped without an end; waiting for its --resume")
         wait(every)
 
 

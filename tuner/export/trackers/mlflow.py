@@ -30,6 +30,8 @@ LONGEST = 4000
 
 
 class Mlflow(Destination):
+    takes_files = True
+
     def __init__(self, uri: str | None, project: str) -> None:
         needed("mlflow", "mlflow")
         from mlflow import MlflowClient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,7 +24,8 @@ class Trackio(Destination):
         self.project = project
 
     def place(self) -> str:
-        return f"project '{self.project}', to be seen with: trackio show --project {self.project}"
+        show = shlex.join(["trackio", "show", "--project", self.project])
+        return f"project '{self.project}', to be seen with: {show}"
 
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
         for record in (now.search, *changed):

@@ -8,6 +8,7 @@ id, and steps that W&B has already are not sent again.
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Iterable
@@ -22,6 +23,8 @@ STEP = {"search": "finished_trials", "trial": "examples"}
 
 
 class Wandb(Destination):
+    takes_files = True
+
     def __init__(self, folder: Path | None, project: str) -> None:
         self.wandb = needed("wandb", "wandb")
         if folder is None and os.environ.get("WANDB_MODE", "") in ("offline", "dryrun"):
@@ -33,8 +36,8 @@ class Wandb(Destination):
     def place(self) -> str:
         if self.folder is None:
             return f"project '{self.project}' of W&B"
-        runs = self.folder / "wandb" / "offline-run-*"
-        return f"{self.folder}/wandb, to be sent with: wandb sync {runs}"
+        place = self.folder / "wandb"
+        return f"{place}, to be sent with: wandb sync {shlex.quote(str(place))}/offline-run-*"
 
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
         files = {now.search.key: now.files}

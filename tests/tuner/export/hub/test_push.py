@@ -195,9 +195,7 @@ def test_nothing_is_sent_of_a_folder_with_something_strange(
 def test_a_damaged_configuration_is_named(run: Path, tmp_path: Path, content: bytes) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     (copy / "soup" / "config.json").write_bytes(content)
-    with pytest.raises(
-        InputError, match=r"(?s)config\.json: .* is damaged .*; make the model"
-    ):
+    with pytest.raises(InputError, match=r"(?s)config\.json: .* is damaged .*; make the model"):
         with prepared(copy, NAME, "greedy soup"):
             pass
 

@@ -76,6 +76,19 @@ def test_a_tool_that_is_away_for_a_while_gets_everything_later(run: Path) -> Non
     assert noted.changes[0] == ["t0000", "t0001", "t0002"]
 
 
+def test_a_search_that_was_killed_is_told_once_and_waited_for(run: Path) -> None:
+    said, waits, whole = list[str](), list[float](), until(run, 12)
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 4:  # resumed
+            until(run, 24, whole)
+
+    last = follow(Exporter(run, Noted, said.append), wait)
+    assert said == ["the search stopped without an end; waiting for its --resume"]
+    assert last.state.ended == "complete"
+
+
 def test_a_tool_that_is_away_in_the_end_is_an_error(run: Path) -> None:
     noted = Noted(failures=99)
     with pytest.raises(RuntimeError, match="no way"):

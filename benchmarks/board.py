@@ -23,10 +23,10 @@ import numpy as np
 
 from model.common.files import to_yaml
 from tests.tuner.boards import record, tensorboard_on, write_answers
+from tuner.export.tensorboard.board import Board
+from tuner.export.tensorboard.event_files import files_in
+from tuner.export.tensorboard.pictures import pictures_of
 from tuner.space.space import Space, load_space
-from tuner.tensorboard.board import Board
-from tuner.tensorboard.event_files import files_in
-from tuner.tensorboard.pictures import pictures_of
 
 
 def events_of(space: Space, trials: int, evaluations: int) -> list[dict[str, Any]]:

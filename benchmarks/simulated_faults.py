@@ -29,8 +29,8 @@ from simulation.world import Violation, simulate
 
 from tuner.engine.engine import Engine
 from tuner.runs.ledger import Ledger
+from tuner.runs.storage.fence import FencedFile
 from tuner.space.space import Space, load_space
-from tuner.storage.fence import FencedFile
 
 MOST = 1000  # seeds within which a mutant must be found
 

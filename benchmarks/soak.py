@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import psutil
 
 import tuner.ray_backend.trainable
-import tuner.terminal
+import tuner.search.terminal
 
 HEADER = ("trials", "process", "memory", "own memory", "files", "threads", "seconds")
 
@@ -101,8 +101,8 @@ def main() -> None:
 
     tuner.ray_backend.trainable.SearchTrial = Soaked  # type: ignore[misc]
     watch = Watch(arguments.every)
-    tuner.terminal.SearchConsole.draw = lambda console, engine: watch(console, engine)  # type: ignore[method-assign]
-    tuner.terminal.SearchConsole.warn = lambda console, line: None  # type: ignore[method-assign]
+    tuner.search.terminal.SearchConsole.draw = lambda console, engine: watch(console, engine)  # type: ignore[method-assign]
+    tuner.search.terminal.SearchConsole.warn = lambda console, line: None  # type: ignore[method-assign]
     print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER), flush=True)
     with tempfile.TemporaryDirectory(prefix="stockpot-soak-") as folder:
         result = run_search(

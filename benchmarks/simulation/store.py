@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tuner.storage.storage import StorageLost
+from tuner.runs.storage.storage import StorageLost
 
 
 class Bucket:
@@ -43,7 +43,7 @@ class Bucket:
 
 
 class BucketStorage:
-    """As much of `tuner.storage.storage.Storage` as a driver and its mirror use."""
+    """As much of `tuner.runs.storage.storage.Storage` as a driver and its mirror use."""
 
     url = shown = "bucket"
     folder = None
@@ -117,7 +117,7 @@ def conditional() -> Iterator[None]:
         return BucketStorage(storage.bucket, **known)
 
     with (
-        mock.patch("tuner.storage.fence.backend_of", Tagged),
-        mock.patch("tuner.storage.mirror.replace", changed),
+        mock.patch("tuner.runs.storage.fence.backend_of", Tagged),
+        mock.patch("tuner.runs.storage.mirror.replace", changed),
     ):
         yield

@@ -28,13 +28,13 @@ from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.lock import Deposed
 from tuner.runs.retention import CheckpointStore, wanted
 from tuner.runs.state import RunState, TrialState
+from tuner.runs.storage.fence import Superseded
+from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver
+from tuner.runs.storage.remote import RemoteCheckpointStore, forget_unknown, whole_lines
+from tuner.runs.storage.storage import StorageLost
 from tuner.runs.unknown_trials import set_unknown_trials_aside
 from tuner.search.checks import check_not_older
 from tuner.space.space import Space
-from tuner.storage.fence import Superseded
-from tuner.storage.mirror import ALIVE, Mirror, check_driver
-from tuner.storage.remote import RemoteCheckpointStore, forget_unknown, whole_lines
-from tuner.storage.storage import StorageLost
 
 from .disk import Crash, Disk, in_place
 from .store import Bucket, BucketStorage, conditional

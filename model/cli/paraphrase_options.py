@@ -34,7 +34,7 @@ def read_body(given: Any) -> Any:
         name, sign, value = text.partition("=")
         if not sign or not re.fullmatch(r"\w+", name):
             faults.append(f"'{redact(text)[:60]}' is not NAME=VALUE")
-        elif SECRET.search(name):
+        elif SECRET.search(name) or redact(value) != value:
             faults.append(f"'{name}' looks like a secret; the key comes by --key-variable only")
         elif name in RESERVED:
             faults.append(f"'{name}' is set by the command itself; leave it out")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock, Thread
 
-from model.cli.text import clock, one_line
+from model.cli.text import clock, one_line, say
 
 TICK = 0.25  # seconds between two drawings
 SPINNER = "|/-\\"
@@ -96,3 +96,9 @@ def on_terminal() -> bool:
 
 status = Status()
 doing, apart = status.doing, status.apart
+
+
+def warn(line: str) -> None:
+    """To whoever is there, not into what a command prints for other programs."""
+    with apart():
+        say(line, sys.stderr)

@@ -38,13 +38,15 @@ def searched(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Searched:
     storage = tmp_path_factory.mktemp("faulty")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tuner.ray_backend.trainable.SearchTrial", DamagedTrial)
-        patch.setattr("tuner.terminal.SearchConsole.warn", lambda self, line: lines.append(line))
+        patch.setattr(
+            "tuner.search.terminal.SearchConsole.warn", lambda self, line: lines.append(line)
+        )
 
         def look(console: Any, engine: Any) -> None:
             note_listeners(found)
             note_trials(held, engine)
 
-        patch.setattr("tuner.terminal.SearchConsole.draw", look)
+        patch.setattr("tuner.search.terminal.SearchConsole.draw", look)
         # The workers have it too: they say it in their errors.
         patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         result = run_search(

@@ -24,9 +24,9 @@ from model.evaluation.predictions import (
     write_predictions,
 )
 from model.tasks.task_set import TaskSet
+from tuner.export.tensorboard.board import Board
 from tuner.runs.ledger import Ledger
 from tuner.space.space import Space, load_space
-from tuner.tensorboard.board import Board
 
 SPACE = """
 about: Something of each kind.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, command_parser
+from model.cli.status import warn
 from model.common.errors import InputError
 
 EXAMPLES = {
@@ -54,7 +54,7 @@ def check(arguments: argparse.Namespace) -> int:
         faults = check_file(path, arguments.storage_path, shared=arguments.shared)
         if faults:
             bad += 1
-            print(InputError(str(path), faults), file=sys.stderr)
+            warn(str(InputError(str(path), faults)))
         else:
             print(f"{path}: nothing wrong that can be seen from here")
     return 2 if bad else 0
@@ -62,7 +62,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 def fetch(arguments: argparse.Namespace) -> int:
     from tuner.runs.folder import run_folder
-    from tuner.storage.remote import fetch as fetch_run_folder
+    from tuner.runs.storage.remote import fetch as fetch_run_folder
 
     folder = run_folder(arguments.to.absolute(), arguments.name)
     if folder.exists():
@@ -71,10 +71,6 @@ def fetch(arguments: argparse.Namespace) -> int:
     state = fetch_run_folder(arguments.url, arguments.name, folder, warn)
     print(f"{folder}: {len(state.trials)} trials")
     return 0
-
-
-def warn(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from tuner.cluster.kuberay import is_kuberay, kuberay_faults
 from tuner.cluster.node_settings import typos
 from tuner.cluster.pins import image_faults, other_versions
 from tuner.cluster.placeholders import placeholder_faults
-from tuner.storage.storage import is_url
+from tuner.runs.storage.storage import is_url
 
 PROVIDERS = ("aws", "gcp", "azure", "local", "vsphere", "external", "readonly", "fake_multinode")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

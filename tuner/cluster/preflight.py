@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from model.common.errors import InputError
 from tuner.runs.folder import PACKAGES, _version, code_fingerprint
-from tuner.storage.storage import Storage, StorageLost
+from tuner.runs.storage.storage import Storage, StorageLost
 
 PATIENCE = 120.0  # seconds for a node to answer; importing torch on a cold disk takes a while
 PROBE = ".stockpot-probe"

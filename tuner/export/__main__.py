@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_quiet, command_parser
-from model.cli.status import apart, doing
+from model.cli.status import doing, warn
 from model.common.errors import InputError
 from model.common.secrets import brief
 
 if TYPE_CHECKING:
-    from tuner.export.destination import Destination
-    from tuner.export.records import Snapshot
+    from tuner.export.trackers.destination import Destination
+    from tuner.export.trackers.records import Snapshot
 
 TOOLS = ("mlflow", "wandb", "trackio", "csv", "parquet")
 EXAMPLES = {
@@ -61,14 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     with doing("loading", arguments.quiet):
         from model.common.locks import file_lock
-        from tuner.export.follow import Exporter, follow
-        from tuner.runs.folder import LEDGER
-        from tuner.runs.open import open_run
+        from tuner.export.trackers.follow import Exporter, follow
+        from tuner.runs.open import require_runs
 
     began = time.monotonic()
     exporter = Exporter(arguments.run, lambda: destination(arguments), warn)
-    if not (arguments.run / LEDGER).is_file():
-        open_run(arguments.run)  # which says what is wrong
+    require_runs([arguments.run])
     with file_lock(lock_of(arguments)) as mine:
         if mine is False:
             fault = f"another export of it to {arguments.to} is at work; wait for it, or end it"
@@ -87,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def told(now: Snapshot, destination: Destination, seconds: float) -> str:
     points = sum(len(record.points) for record in now.trials.values())
-    what = f"{len(now.trials)} trials, {points} evaluations, {len(now.files)} files"
+    what = f"{len(now.trials)} trials, {points} evaluations"
+    what += f", {len(now.files)} files" if destination.takes_files else ""
     return f"{what} in {seconds:.1f} s -> {destination.place()}"
 
 
@@ -95,18 +93,18 @@ def destination(arguments: argparse.Namespace) -> Destination:
     """Each tool's package is loaded here and nowhere else."""
     out, project = arguments.out, arguments.project
     if arguments.to == "mlflow":
-        from tuner.export.mlflow import Mlflow
+        from tuner.export.trackers.mlflow import Mlflow
 
         return Mlflow(out, project)
     if arguments.to == "wandb":
-        from tuner.export.wandb import Wandb
+        from tuner.export.trackers.wandb import Wandb
 
         return Wandb(Path(out) if out else None, project)
     if arguments.to == "trackio":
-        from tuner.export.trackio import Trackio
+        from tuner.export.trackers.trackio import Trackio
 
         return Trackio(Path(out) if out else None, project)
-    from tuner.export.tables import Tables
+    from tuner.export.trackers.tables import Tables
 
     return Tables(Path(out) if out else arguments.run / "export", arguments.to)
 
@@ -116,11 +114,6 @@ def lock_of(arguments: argparse.Namespace) -> Path:
     status = os.stat(arguments.run)
     name = f"stockpot-export-{arguments.to}-{status.st_dev}-{status.st_ino}-{os.getuid()}.lock"
     return Path(tempfile.gettempdir()) / name
-
-
-def warn(line: str) -> None:
-    with apart():
-        print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

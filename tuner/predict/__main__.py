@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
-from model.cli.status import apart, doing
+from model.cli.status import doing, warn
 from model.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -156,12 +155,7 @@ def write_texts(arguments: argparse.Namespace) -> int:
 def tell_who(predictor: Predictor, arguments: argparse.Namespace) -> None:
     """Beside the answers, not among them: these may go on into another program."""
     if not arguments.quiet:
-        print(f"answered by {predictor.who}", file=sys.stderr)
-
-
-def warn(line: str) -> None:
-    with apart():
-        print(line, file=sys.stderr)
+        warn(f"answered by {predictor.who}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from model.common.errors import InputError, suggest
 from model.evaluation.model_folder import SPEC
 from tuner.runs.folder import LEDGER, MODEL, model_folder
 from tuner.runs.ledger import read_state
-from tuner.runs.open import best_model
+from tuner.runs.open import best_model, has_begun
 from tuner.runs.state import DEFAULT, RunState, TrialState
 from tuner.scoring.summary import default_of
 from tuner.soup.ensemble_file import ENSEMBLE
@@ -30,7 +30,7 @@ class Chosen:
 
 def choose(path: Path, name: str | None = None) -> Chosen:
     """Of a run what it recommends, or what is named; any other folder stands for itself."""
-    if (path / LEDGER).is_file():
+    if has_begun(path):
         run = RunModels(path)
         return run.recommended() if name is None else run.named(name)
     faults = []

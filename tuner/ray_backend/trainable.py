@@ -26,7 +26,7 @@ from tuner.ray_backend.pulse import start_pulse
 from tuner.ray_backend.staging import StagedInput, localize
 from tuner.runs.folder import LEDGER
 from tuner.runs.state import INFRASTRUCTURE
-from tuner.storage.storage import Storage, StorageLost
+from tuner.runs.storage.storage import Storage, StorageLost
 
 RECORD = (
     "record"  # an evaluation or a heartbeat, as JSON: Ray flattens whatever is not a plain value
@@ -59,7 +59,7 @@ class SearchTrial(tune.Trainable):
         staged: dict[str, StagedInput] | None = None,
     ) -> None:
         from model.training.prepare import ProcessCache
-        from tuner.storage.node_folder import NodeFolder
+        from tuner.runs.storage.node_folder import NodeFolder
 
         start_pulse()
         self.cache = ProcessCache()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_data, command_parser
-from model.cli.status import apart, doing
+from model.cli.status import doing, warn
 from tuner.runs.folder import REPORT
 
 EXAMPLES = {
@@ -47,18 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in arguments.run:
         write_table(folder)
     if arguments.tensorboard:
-        from tuner.tensorboard.board import rebuild  # type: ignore[import-not-found,unused-ignore]
+        from tuner.export.tensorboard.board import rebuild
 
         for folder in arguments.run:
             with doing(f"writing TensorBoard's files of {folder}"):
                 rebuild(folder, warn, data=arguments.data)
             print(f"tensorboard --logdir {folder}")
     return 0
-
-
-def warn(line: str) -> None:
-    with apart():
-        print(line, file=sys.stderr)
 
 
 def write_table(folder: Path) -> None:
@@ -69,7 +63,7 @@ def write_table(folder: Path) -> None:
     try:
         print(f"trials  {write_trials(folder, open_run(folder).state)}")
     except OSError as error:
-        print(f"no table of trials: {error}", file=sys.stderr)
+        warn(f"no table of trials: {error}")
 
 
 if __name__ == "__main__":

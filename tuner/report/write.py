@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from model.common.errors import InputError
 from model.common.files import write_atomic
 from tuner.report.answer.collect import collect_answer
 from tuner.report.answer.section import answer_section
@@ -25,6 +24,7 @@ from tuner.report.run import ReportedRun, load_run
 from tuner.report.section import Section
 from tuner.report.soup.section import soup_section
 from tuner.runs.folder import REPORT
+from tuner.runs.open import require_runs
 from tuner.scoring.summary import Summary
 
 
@@ -42,8 +42,7 @@ def write_report(
     """
     known = summaries or {}
     places = [Path(folder) for folder in folders]
-    if missing := [place for place in places if not place.is_dir()]:
-        raise InputError("RUN", [f"no such folder: {place}" for place in missing])
+    require_runs(places)
     where = None if data is None else Path(data)
     runs = [load_run(place, summary=known.get(place), data=where) for place in places]
     page = report_of(runs)

@@ -5,17 +5,22 @@ Takes no lock, so a search may go on writing.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from model.common.errors import Gathered, InputError
 from model.evaluation.model_folder import SPEC
 from model.tasks.task_set import TaskSet
-from tuner.runs.folder import LEDGER, SPACE, model_folder, read_run, refuse_strange
+from tuner.runs.folder import LEDGER, RUN, SPACE, model_folder, read_run, refuse_strange
 from tuner.runs.ledger import read_events
 from tuner.runs.request import SearchRequest
 from tuner.runs.state import OVERALL, Event, RunState, Warn
 from tuner.space.space import Space, load_space
+
+REMEDY = "give the folder of a search, as runs/default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,25 @@ class FinishedRun:
         return self.state.goal if self.state.goal in self.tasks.names else OVERALL
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether a search has written its first line there."""
+    return (folder / LEDGER).is_file()
+
+
+def require_runs(folders: Iterable[Path]) -> None:
+    """Raise InputError with every folder that is not a search's, before anything is done there."""
+    gathered = Gathered("RUN")
+    for folder in folders:
+        with gathered:
+            if not folder.is_dir():
+                raise InputError(str(folder), [f"no such folder; {REMEDY}"])
+            # Whatever is there under its name is looked at when it is read.
+            lacking = [name for name in (LEDGER, RUN, SPACE) if not os.path.lexists(folder / name)]
+            if lacking:
+                raise InputError(str(folder), [f"no {', '.join(lacking)} in it; {REMEDY}"])
+    gathered.tell()
+
+
 def open_run(
     folder: Path, warn: Warn = lambda line: None, *, data: Path | None = None
 ) -> FinishedRun:
@@ -50,13 +74,13 @@ def open_run(
     which `warn` is told as well.
     """
     folder, notes = Path(folder), list[str]()
+    require_runs([folder])
+    refuse_strange(folder)
 
     def note(line: str) -> None:
         notes.append(line)
         warn(line)
 
-    if folder.is_dir():
-        refuse_strange(folder)
     events = read_events(folder / LEDGER, note)
     state = RunState.from_events(events, note)
     described = read_run(folder)

@@ -98,11 +98,12 @@ EXIT_CODES = {"time": 0, "interrupted": 130}
 
 
 def cut_short(request: SearchRequest, options: ExecutionOptions) -> str:
-    from tuner.runs.folder import LEDGER, name_of
+    from tuner.runs.folder import name_of
+    from tuner.runs.open import has_begun
     from tuner.search.next_steps import resume_command
 
     folder = options.storage_path / name_of(request, options)
-    if not (folder / LEDGER).exists():
+    if not has_begun(folder):
         return "ended before anything was begun"
     return f"ended at once; what was done is kept. Go on with:\n  {resume_command(folder, options)}"
 

@@ -199,7 +199,7 @@ def complete(
     name = name_of(SearchRequest(space=given.get("space", "default")), options)
     folder = run_folder(options.storage_path, name)
     if options.remote is not None:
-        from tuner.storage.remote import fetch_run
+        from tuner.runs.storage.remote import fetch_run
 
         fetch_run(options, name)
     if not (folder / RUN).exists():

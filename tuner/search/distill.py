@@ -20,11 +20,11 @@ from tuner.runs.folder import TEACHER
 from tuner.runs.state import RunState
 from tuner.search.finish import attempt
 from tuner.search.plan import SearchPlan
+from tuner.search.terminal import SearchConsole
 from tuner.soup.combinations import VOTE
 from tuner.soup.ensemble_file import read_ensemble
 from tuner.soup.methods import PREDICTIONS
 from tuner.soup.record import SoupRecord
-from tuner.terminal import SearchConsole
 
 SPLIT = "train"  # what TEACHER answers
 

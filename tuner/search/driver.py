@@ -18,6 +18,7 @@ from tuner.engine.engine import INTERRUPTED, Engine, Limits
 from tuner.engine.stages import Stages, for_time, is_timed
 from tuner.engine.study import AUTO, TASK_GP, choose_sampler
 from tuner.engine.study_file import StudyFile
+from tuner.export.tensorboard.board import Board
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
@@ -26,6 +27,8 @@ from tuner.runs.ledger import Ledger
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.runs.retention import CheckpointStore
+from tuner.runs.storage.remote import RemoteRun, follow
+from tuner.runs.storage.storage import Storage
 from tuner.runs.unknown_trials import set_unknown_trials_aside
 from tuner.search import distill
 from tuner.search.background import in_background
@@ -34,10 +37,7 @@ from tuner.search.finish import SearchResult, attempt_soup, finish
 from tuner.search.on_workers import MakeRunner, on_workers
 from tuner.search.plan import SearchPlan, make_plan
 from tuner.search.signals import Signals, signals
-from tuner.storage.remote import RemoteRun, follow
-from tuner.storage.storage import Storage
-from tuner.tensorboard.board import Board
-from tuner.terminal import SearchConsole
+from tuner.search.terminal import SearchConsole
 
 __all__ = ["ExecutionOptions", "SearchRequest", "SearchResult", "search"]
 

@@ -16,7 +16,7 @@ from tuner.ray_backend.resources import share_out
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.search.disk import check_disk, estimate_size, human
 from tuner.search.plan import make_plan
-from tuner.terminal import SearchConsole
+from tuner.search.terminal import SearchConsole
 
 ONE_STEP = 1e-6  # epochs of SimCSE, rounded up to a step
 

@@ -16,14 +16,14 @@ from model.cli.invocation import command
 from model.common.errors import InputError
 from tuner.engine.conclusions import expected_of
 from tuner.engine.engine import INTERRUPTED, TIME
+from tuner.export.tensorboard.board import Board
 from tuner.runs.state import RunState, TrialState
 from tuner.runs.trial_table import trial_table, write_trials
 from tuner.scoring.summary import Summary, summarise
 from tuner.search.next_steps import next_steps
 from tuner.search.plan import SearchPlan
+from tuner.search.terminal import SearchConsole
 from tuner.soup.record import SoupRecord
-from tuner.tensorboard.board import Board
-from tuner.terminal import SearchConsole
 
 if TYPE_CHECKING:
     import pandas

@@ -10,7 +10,7 @@ from model.cli.invocation import command
 from model.cli.text import shown_path
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.state import RunState
-from tuner.storage.storage import without_secrets
+from tuner.runs.storage.storage import without_secrets
 
 BOARD = ("--host", "127.0.0.1", "--samples_per_plugin", "scalars=2000,images=100")
 

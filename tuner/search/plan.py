@@ -31,6 +31,8 @@ from tuner.runs.lock import RunLock
 from tuner.runs.open import open_run
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.runs.state import RunState
+from tuner.runs.storage.remote import fetch_run, open_storage
+from tuner.runs.storage.storage import Storage
 from tuner.search.checks import (
     check_against,
     check_flags,
@@ -39,10 +41,8 @@ from tuner.search.checks import (
     refuse_or_allow,
 )
 from tuner.search.disk import ModelSize, Need, disk_need
+from tuner.search.terminal import SearchConsole
 from tuner.space.space import Space, load_space
-from tuner.storage.remote import fetch_run, open_storage
-from tuner.storage.storage import Storage
-from tuner.terminal import SearchConsole
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuner.ray_backend.resources import Resources
     from tuner.ray_backend.session import Session
     from tuner.search.on_workers import MakeRunner
-    from tuner.terminal import SearchConsole
+    from tuner.search.terminal import SearchConsole
 
 EXAMPLES = {
     "after a search": "runs/default",
@@ -62,16 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     with doing("loading", arguments.quiet):
-        from tuner.runs.folder import LOCK, RUN
+        from tuner.runs.folder import LOCK
         from tuner.runs.lock import RunLock
+        from tuner.runs.open import require_runs
+        from tuner.search.terminal import SearchConsole
         from tuner.soup.make import make_soup
         from tuner.soup.text import soup_text
-        from tuner.terminal import SearchConsole
 
-    fault = f"no {RUN} in it; give the folder of a search, as runs/default"
-    odd = [place for place in arguments.runs if not (place / RUN).is_file()]
-    if odd:
-        raise InputError(str(odd[0]), [fault, *(f"{place}: {fault}" for place in odd[1:])])
+    require_runs(arguments.runs)
     methods = read_methods(arguments.methods)
     console = SearchConsole(quiet=arguments.quiet)
     if len(arguments.runs) > 1:

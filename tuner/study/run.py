@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.cli.flags import faults_of
+from model.cli.invocation import command
 from model.common.errors import InputError
 from model.common.files import to_yaml, write_atomic
 from model.common.hub import require_encoder
 from model.modules.encoder import layers_in
 from model.tasks.task_set import TaskSet, load_task_set
-from tuner.runs.folder import LEDGER, run_folder
-from tuner.runs.open import FinishedRun, open_run
+from tuner.runs.folder import run_folder
+from tuner.runs.open import FinishedRun, has_begun, open_run
 from tuner.runs.request import ExecutionOptions
+from tuner.runs.storage.remote import fetch_run
+from tuner.runs.storage.storage import without_secrets
 from tuner.search.api import run_search
 from tuner.space.space import load_space
-from tuner.storage.remote import fetch_run
 from tuner.study.collect import candidates, model_of
 from tuner.study.compare import compare
 from tuner.study.grid import Part, expand, files_of
@@ -42,7 +44,7 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
     done: list[tuple[Part, FinishedRun]] = []
     complete = True
     for part in parts:
-        folder = run_folder(options.storage_path.absolute(), run_name(study, part, options))
+        folder = folder_of(study, options, part.name)
         init_from = _start(part, done)
         if part.start is not None and init_from is None:
             notes.append(f"no model of '{part.start}' to start from, so what does is not trained")
@@ -51,7 +53,7 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
         fetch_run(options, folder.name)  # with storage elsewhere, what it has of this run
         whole = search_part(study, part, request, options, folder, init_from)
         complete = complete and whole
-        if (folder / LEDGER).exists():
+        if has_begun(folder):
             done.append((part, open_run(folder)))
         if not whole:
             break
@@ -62,10 +64,13 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
 def read_study(name: str, options: ExecutionOptions) -> StudyResult:
     """The table of what is there, without training anything; all else is in its folders."""
     study, notes = load_study(name), list[str]()
-    first = run_folder(options.storage_path.absolute(), options.name or study.name)
-    if not (first / LEDGER).exists():
-        fault = f"nothing of it is in {options.storage_path}; `study run {name}` trains it"
-        raise InputError(f"study {name}", [fault])
+    first = folder_of(study, options)
+    if not has_begun(first):
+        remedy = f"train it with {command('study', 'run', name)}"
+        if options.remote is not None:
+            fetch = command("cluster", "fetch", without_secrets(options.remote), first.name)
+            remedy = f"fetch it with {fetch}, and leave --storage-path away"
+        raise InputError(f"study {name}", [f"nothing of it is in {first.parent}; {remedy}"])
     run = open_run(first)
     named = {each: "" for row in study.rows for each in files_of(row)}  # read by then
     request = StudyRequest(
@@ -77,8 +82,8 @@ def read_study(name: str, options: ExecutionOptions) -> StudyResult:
     tasks, parts = planned(study, request, notes)
     done = []
     for part in parts:
-        folder = run_folder(options.storage_path.absolute(), run_name(study, part, options))
-        if (folder / LEDGER).exists():
+        folder = folder_of(study, options, part.name)
+        if has_begun(folder):
             done.append((part, open_run(folder)))
     folders = tuple(each.folder for _, each in done)
     return StudyResult(table_text(study, tasks, done, notes), len(done) == len(parts), folders)
@@ -96,8 +101,9 @@ def length_of(study: Study, request: StudyRequest) -> int:
     return max(1, round(study.examples * request.scale))
 
 
-def run_name(study: Study, part: Part, options: ExecutionOptions) -> str:
-    return f"{options.name or study.name}{part.name}"
+def folder_of(study: Study, options: ExecutionOptions, part: str = "") -> Path:
+    """Of the run of one part; the first one has no name of its own."""
+    return run_folder(options.storage_path.absolute(), f"{options.name or study.name}{part}")
 
 
 def search_part(
@@ -125,7 +131,7 @@ def search_part(
     write_atomic(path, to_yaml(document))
     points = max(1, len(load_space(str(path), overrides=request.set).start_from))
     # A part that has not begun begins; one that has refuses what is not as it was.
-    given["resume"] = options.resume and (folder / LEDGER).exists()
+    given["resume"] = options.resume and has_begun(folder)
     if request.data is not None:
         given["data"] = request.data
     if request.seeds > 1:

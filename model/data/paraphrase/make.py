@@ -103,13 +103,14 @@ def held(out: Path) -> Iterator[None]:
     """Keep other commands with the same --out away."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(out.with_name(f".{out.name}.lock")) as taken:
-            if taken is False:
-                fault = "another process is making this file; wait for it, or name another --out"
-                raise InputError(str(out), [fault])
-            yield
-    except FileExistsError:
-        raise InputError(str(out), ["a file stands where its folder should be"]) from None
+    except (FileExistsError, NotADirectoryError):
+        fault = "a file stands where its folder should be; name another --out"
+        raise InputError(str(out), [fault]) from None
+    with file_lock(out.with_name(f".{out.name}.lock")) as taken:
+        if taken is False:
+            fault = "another process is making this file; wait for it, or name another --out"
+            raise InputError(str(out), [fault])
+        yield
 
 
 def out_faults(out: Path) -> list[str]:

@@ -10,7 +10,7 @@ from model.common.errors import InputError
 from tuner.cluster.preflight import Node, check_nodes, differences, faults_of, priority
 from tuner.engine.job import Job
 from tuner.ray_backend.staging import localize, pack, unpack
-from tuner.storage.storage import Storage
+from tuner.runs.storage.storage import Storage
 
 
 def node(name: str, **versions: str) -> Node:

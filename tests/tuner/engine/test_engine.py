@@ -45,10 +45,10 @@ from tuner.ray_backend.trainable import (
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.state import RunState
+from tuner.runs.storage.storage import StorageLost
 from tuner.search.__main__ import first_failure
 from tuner.search.plan import stages_of_run
 from tuner.space.space import Space, load_space
-from tuner.storage.storage import StorageLost
 
 THREE_RUNGS = (Rung(100, 9), Rung(300, 3), Rung(900, 1))
 

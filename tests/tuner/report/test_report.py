@@ -41,8 +41,8 @@ from tuner.report.run import load_run
 from tuner.report.write import report_of, write_report
 from tuner.runs.state import RunState
 from tuner.search.finish import with_report
+from tuner.search.terminal import SearchConsole
 from tuner.soup.methods import METHODS
-from tuner.terminal import SearchConsole
 
 SECTIONS = ("answer", "mattered", "history", "soup", "wrong", "repeat")
 
@@ -450,7 +450,9 @@ def test_moved_data_are_told_to_tensorboard_too(
     monkeypatch.setattr(
         "tuner.report.write.write_report", lambda *given, **options: run / "ledger.jsonl"
     )
-    monkeypatch.setattr("tuner.tensorboard.board.rebuild", lambda *given, **more: told.append(more))
+    monkeypatch.setattr(
+        "tuner.export.tensorboard.board.rebuild", lambda *given, **more: told.append(more)
+    )
     assert main([str(run), "--data", str(tmp_path), "--tensorboard"]) == 0
     assert told == [{"data": tmp_path}]
 
@@ -505,7 +507,7 @@ def test_the_summary_names_the_report(
 def test_a_folder_that_is_no_search_is_refused(tmp_path: Path, capsys: Any) -> None:
     assert main([str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err
-    with pytest.raises(InputError, match="is this the folder of a run"):
+    with pytest.raises(InputError, match="give the folder of a search"):
         write_report([tmp_path])
 
 

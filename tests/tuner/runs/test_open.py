@@ -7,8 +7,9 @@ import pytest
 
 from model.common.errors import InputError
 from tests.tuner.old_runs import old_run
+from tuner.__main__ import main
 from tuner.runs.folder import LEDGER, RUN, SPACE, model_folder
-from tuner.runs.open import best_model, open_run
+from tuner.runs.open import best_model, open_run, require_runs
 
 
 @pytest.fixture
@@ -39,6 +40,35 @@ def test_a_folder_that_lacks_a_file_is_no_run(run: Path, file: str) -> None:
     (run / file).unlink()
     with pytest.raises(InputError, match=file):
         open_run(run)
+
+
+def test_every_folder_that_is_no_run_is_told_at_once(run: Path, tmp_path: Path) -> None:
+    require_runs([run])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError) as found:
+        require_runs([tmp_path / "nowhere", run, tmp_path / "empty"])
+    first, second = found.value.faults
+    assert first.startswith(f"{tmp_path}/nowhere: no such folder; give the folder of a search")
+    assert second.startswith(f"{tmp_path}/empty: no {LEDGER}, {RUN}, {SPACE} in it; give the")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["soup", "EMPTY"],
+        ["report", "EMPTY"],
+        ["export", "EMPTY", "--to", "csv"],
+        ["push", "EMPTY", "me/films"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_command_says_the_same_of_a_folder_that_is_no_run(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word.replace("EMPTY", str(tmp_path)) for word in command]) == 2
+    told = f"no {LEDGER}, {RUN}, {SPACE} in it; give the folder of a search, as runs/default"
+    assert capsys.readouterr().err == f"{tmp_path}: 1 problem\n  {told}\n"
+    assert not list(tmp_path.iterdir())  # no lock either
 
 
 def test_the_best_model_is_that_of_the_best_trial_that_still_has_one(run: Path) -> None:

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tuner.search_runs import events, run_here, state_of
+from tuner.export.tensorboard.board import name_of
 from tuner.predict.predictor import load_predictor
 from tuner.runs.folder import LEDGER
 from tuner.runs.ledger import encode
 from tuner.runs.open import open_run
 from tuner.soup.methods import DISTILLED, PREDICTIONS
 from tuner.soup.record import read_soup
-from tuner.tensorboard.board import name_of
 
 SEARCH = (
     *("--encoder", "tiny", "--set", "budget.eval_rows=40", "--max-examples", "120"),

@@ -11,7 +11,7 @@ from model.common.errors import InputError
 from tests.tuner.search_runs import events, settings
 from tuner import run_search
 from tuner.runs.ledger import Ledger
-from tuner.storage.storage import Storage
+from tuner.runs.storage.storage import Storage
 
 
 class Killed(BaseException):

@@ -128,9 +128,9 @@ def test_importance_takes_each_tasks_parameters_in_its_stride(
 
 @pytest.mark.slow
 def test_tensorboard_was_told_everything_while_it_happened(searched: Any, tmp_path: Path) -> None:
+    from tuner.export.tensorboard.board import Board
+    from tuner.export.tensorboard.event_files import HISTORY, PICTURES, files_in
     from tuner.space.space import load_space
-    from tuner.tensorboard.board import Board
-    from tuner.tensorboard.event_files import HISTORY, PICTURES, files_in
 
     Board(tmp_path, load_space(str(searched.folder / "space.yaml"))).replay(events(searched.folder))
     for trial in searched.state.trials.values():

@@ -30,6 +30,7 @@ from tests.tuner.soup_runs import POINTS, ROWS, made_up_soup, make_run, mean_of,
 from tuner.runs.request import ExecutionOptions
 from tuner.scoring.crossfit import Difference
 from tuner.search import finish
+from tuner.search.terminal import SearchConsole
 from tuner.soup import runner
 from tuner.soup.__main__ import main
 from tuner.soup.combinations import MEAN, WEIGHTS, combine, single
@@ -38,7 +39,6 @@ from tuner.soup.make import make_soup
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, METHODS
 from tuner.soup.record import MethodRecord, SoupRecord, read_soup
 from tuner.soup.text import model_card, soup_text
-from tuner.terminal import SearchConsole
 
 OTHER = {"head.hidden": 8, "optim.learning_rate": 1e-7}  # fits nobody, and has learned nothing
 KEYS = {  # as docs/soup.md has them, and the format

@@ -13,9 +13,9 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
 from model.common.errors import InputError
 from model.common.files import to_yaml
+from tuner.export.tensorboard.columns import Columns
 from tuner.space.domains import Choice, Fixed
 from tuner.space.space import Space, load_space, shipped_spaces
-from tuner.tensorboard.columns import Columns
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

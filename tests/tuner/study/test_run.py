@@ -93,5 +93,8 @@ def test_the_command_lists_shows_and_tells_what_is_not_there(
     assert "schedule.name: sequential" in capsys.readouterr().out
     assert main(["table", "004-orders", "--storage-path", str(tmp_path)]) == 2
     assert "nothing of it is in" in capsys.readouterr().err
+    assert main(["table", "004-orders", "--storage-path", "s3://key:hunter22@bucket/runs"]) == 2
+    said = capsys.readouterr().err
+    assert "tuner.cluster fetch 's3://***@bucket/runs' 004-orders" in said
     assert main(["run", "004-orders", "--scale", "-1", "--storage-path", str(tmp_path)]) == 2
     assert "--scale" in capsys.readouterr().err

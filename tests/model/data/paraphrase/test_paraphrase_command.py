@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from model.common.errors import InputError
 from model.config.parse import parse_settings
 from model.data.__main__ import main
 from model.data.columnar import open_arrow
@@ -306,6 +307,7 @@ def test_every_fault_is_told_at_once(
         (["--base-url", "http://host/v1", "--key-variable", VARIABLE], "to this machine only"),
         (["--base-url", "http://[::1", "--key-variable", VARIABLE], "is not an address"),
         (["--body", "api_key=hunter22"], "looks like a secret"),
+        (["--body", "callback=https://me:hunter22@host/"], "'callback' looks like a secret"),
         (["--key-variable", "sk-hunter22"], "names no environment variable"),
     ],
 )
@@ -350,6 +352,19 @@ def test_a_file_of_somebody_else_is_left_alone(
         assert main(arguments(api, data, tmp_path / "two.arrow")) == 2
     assert "another process is making this file" in capsys.readouterr().err
     assert api.asked == []
+
+
+@pytest.mark.parametrize("place", ["file/sst.arrow", "file/deeper/sst.arrow"])
+def test_a_file_in_the_way_of_the_folder_is_told(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="a file stands where its folder should be"):
+        with held(tmp_path / place):
+            pass
+
+
+def test_what_goes_wrong_inside_is_not_taken_for_a_file_in_the_way(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError, match="something else"), held(tmp_path / "sst.arrow"):
+        raise FileExistsError("something else")
 
 
 # --- what the file is for -------------------------------------------------------------------------

@@ -1,0 +1,260 @@
+"""To MLflow, and read back by its own client."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+pytest.importorskip("mlflow", reason="needs pip install 'stockpot[mlflow]'")
+
+# Of MLflow's own making, with the versions that are pinned here.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+from tests.tuner.export.trackers.runs import (  # noqa: E402
+    SECRET,
+    events_of,
+    export,
+    recorded,
+    until,
+    write_events,
+)
+from tests.tuner.search_runs import PATIENCE, ROOT  # noqa: E402
+from tuner.export.trackers.mlflow import FILES, KEY, PARENT, STATE, Mlflow  # noqa: E402
+from tuner.runs.folder import LEDGER  # noqa: E402
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return recorded(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's tables, which take longest of all."""
+    from mlflow import MlflowClient
+
+    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
+    MlflowClient(tracking_uri=f"sqlite:///{path}").get_experiment_by_name("stockpot")
+    return path
+
+
+@pytest.fixture
+def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: Path) -> str:
+    monkeypatch.chdir(tmp_path)  # where MLflow puts artifacts
+    shutil.copy(empty, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def at_once(empty: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What MLflow has of the whole run, exported once."""
+    place = tmp_path_factory.mktemp("whole")
+    shutil.copy(empty, place / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        uri = f"sqlite:///{place}/mlflow.db"
+        export(recorded(place), Mlflow(uri, "stockpot"))
+        return state_of(uri)
+
+
+def runs_of(uri: str) -> list[Any]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    found = client.get_experiment_by_name("stockpot")
+    return [] if found is None else list(client.search_runs([found.experiment_id]))
+
+
+def state_of(uri: str) -> dict[str, Any]:
+    """All that MLflow shows, by our keys; no key twice."""
+    from mlflow import MlflowClient
+
+    client, found = MlflowClient(tracking_uri=uri), {}
+    names = {run.info.run_id: run.data.tags[KEY] for run in runs_of(uri)}
+    for run in runs_of(uri):
+        tags = {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")}
+        tags.pop(STATE)
+        points = [
+            (each.key, each.step, each.value, each.timestamp)
+            for name in run.data.metrics
+            for each in client.get_metric_history(run.info.run_id, name)
+        ]
+        assert len(points) == len(set(points))
+        info = (run.info.run_name, run.info.status, run.info.start_time, run.info.end_time)
+        parent = names.get(run.data.tags.get(PARENT, ""))
+        files = [each.path for each in client.list_artifacts(run.info.run_id)]
+        key = run.data.tags[KEY]
+        assert key not in found
+        found[key] = (info, parent, run.data.params, tags, sorted(points), files)
+    return found
+
+
+def test_a_parent_with_a_child_for_each_trial(run: Path, uri: str) -> None:
+    now = export(run, Mlflow(uri, "stockpot"))
+    found = state_of(uri)
+    assert found.keys() == {now.search.key, *(trial.key for trial in now.trials.values())}
+    info, parent, params, tags, points, files = found[now.trials["t0001"].key]
+    assert info[:2] == (now.trials["t0001"].name, "FINISHED") and parent == now.search.key
+    assert params["optim.learning_rate"] == "0.0002" and tags["origin"] == "start_from"
+    curve = [(step, value) for name, step, value, _ in points if name == "dev/overall"]
+    wanted = [(p.step, p.values["dev/overall"]) for p in now.trials["t0001"].points]
+    assert curve == wanted and len(curve) == 3
+    assert {"best/overall_low", "best/overall_high"} <= {name for name, *_ in points}
+    (_, _, _, tags, points, files) = found[now.search.key]
+    assert "report.html" in files and tags["best_trial"] in now.trials
+    assert [step for name, step, *_ in points if name == "best/overall"] == [1, 2, 3]
+
+
+def test_again_and_again_is_the_same(run: Path, uri: str, at_once: dict[str, Any]) -> None:
+    for _ in range(3):
+        export(run, Mlflow(uri, "stockpot"))
+        assert state_of(uri) == at_once
+
+
+def test_in_parts_it_comes_to_the_same_as_at_once(
+    run: Path, uri: str, at_once: dict[str, Any]
+) -> None:
+    whole = until(run, 3)
+    for count in (3, 5, 12, 16, len(whole)):
+        until(run, count, whole)
+        export(run, Mlflow(uri, "stockpot"))
+    assert state_of(uri) == at_once
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("calls", [1, 3, 5, 9, 17])
+def test_killed_anywhere_and_again_it_is_the_same(
+    run: Path, uri: str, at_once: dict[str, Any], calls: int
+) -> None:
+    with pytest.raises(Killed):
+        export(run, dies_after(Mlflow(uri, "stockpot"), calls))
+    assert len(runs_of(uri)) >= 1
+    export(run, Mlflow(uri, "stockpot"))
+    assert state_of(uri) == at_once
+
+
+def dies_after(destination: Mlflow, calls: int) -> Mlflow:
+    """After so many writes of its client."""
+    left = [calls]
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **named: Any) -> Any:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return call(*given, **named)
+
+        return called
+
+    for name in ("create_run", "log_batch", "set_tag", "set_terminated", "update_run"):
+        setattr(destination.client, name, counted(getattr(destination.client, name)))
+    return destination
+
+
+def test_what_the_ledger_says_otherwise_by_now_is_replaced(run: Path, uri: str) -> None:
+    """An evaluation that was done again after a crash, a trial that a `--force` cut off."""
+    export(run, Mlflow(uri, "stockpot"))
+    events = events_of(run)
+    events[3] |= {"score": 0.1}
+    write_events(run, [event for event in events if event.get("trial") != "t0002"])
+    now = export(run, Mlflow(uri, "stockpot"))
+    found = state_of(uri)
+    assert len(found) == 3
+    points = found[now.trials["t0000"].key][4]
+    at = [value for name, step, value, _ in points if (name, step) == ("dev/overall", 192)]
+    assert at == [0.1]
+
+
+def test_a_search_that_goes_on_runs_again(run: Path, uri: str) -> None:
+    events = events_of(run)
+    end = {"event": "end", "time": events[4]["time"], "reason": "interrupted"}
+    write_events(run, [*events[:5], end])
+    now = export(run, Mlflow(uri, "stockpot"))
+    assert [each[0][1] for each in state_of(uri).values()] == ["KILLED", "KILLED"]
+    again = {**events[0], "time": events[4]["time"] + 1, "resumed": True, "epoch": 2}
+    write_events(run, [*events[:5], end, again])
+    export(run, Mlflow(uri, "stockpot"))
+    found = state_of(uri)
+    assert found[now.search.key][0][1] == "RUNNING" and len(found) == 2
+
+
+def test_no_secret_arrives(
+    run: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", SECRET)
+    export(run, Mlflow(uri, "stockpot"))
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and run not in path.parents:
+            assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_files_that_did_not_change_are_not_sent_again(run: Path, uri: str) -> None:
+    export(run, Mlflow(uri, "stockpot"))
+    destination = Mlflow(uri, "stockpot")
+    sent: list[str] = []
+    send = destination.client.log_artifact
+    destination.client.log_artifact = lambda run, path, inside=None: (  # type: ignore[method-assign]
+        sent.append(Path(path).name),
+        send(run, path, inside),
+    )
+    (run / "report.html").write_text("another page")
+    export(run, destination)
+    assert sent == ["report.html"]
+    tagged = [each for each in runs_of(uri) if FILES in each.data.tags]
+    assert len(tagged) == 1
+
+
+@pytest.mark.slow
+def test_followed_from_another_process_that_is_killed_no_run_comes_twice(
+    run: Path, uri: str, tmp_path: Path, at_once: dict[str, Any]
+) -> None:
+    whole = until(run, 5)
+    command = [sys.executable, "-m", "tuner.export", str(run), "--to", "mlflow", "--out", uri]
+    start: dict[str, Any] = {
+        "cwd": tmp_path,
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    first = subprocess.Popen([*command, "--follow"], **start)
+    wait_for(lambda: first.poll() is not None or len(runs_of(uri)) == 2)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    second = subprocess.Popen([*command, "--follow"], **start)
+    for line in whole[5:]:  # as a driver would
+        with open(run / LEDGER, "ab") as ledger:
+            ledger.write(line)
+    said, faults = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 0, faults
+    assert said.startswith("3 trials, 9 evaluations")
+    assert state_of(uri) == at_once
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if done():
+                return
+        except Exception:  # tables that are just being made
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -1,0 +1,371 @@
+"""Two drivers on one run in storage: one writes, and the other finds out and harms nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.common.errors import InputError
+from tests.tuner.made_up_runs import begin, create
+from tests.tuner.s3_server import S3
+from tuner.runs.ledger import Ledger, read_events
+from tuner.runs.storage import fence
+from tuner.runs.storage.fence import Amazon, Compared, FencedFile, Google, Superseded, backend_of
+from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, read_sign
+from tuner.runs.storage.node_folder import NodeFolder
+from tuner.runs.storage.remote import fetch, follow
+from tuner.runs.storage.storage import Storage, StorageLost
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.runs.storage.storage.PAUSES", (0.01,))
+
+
+def silent(line: str) -> None:
+    pass
+
+
+# --- one file -----------------------------------------------------------------------------------
+
+
+def test_a_file_is_written_by_whoever_knows_what_is_in_it(storage: Storage) -> None:
+    mine, other = FencedFile(storage, "a/x"), FencedFile(storage, "a/x")
+    assert mine.read() is None and other.read() is None
+    mine.write(b"1")
+    mine.write(b"2")
+    with pytest.raises(Superseded, match="another driver writes a/x in .*; this one stops"):
+        other.write(b"other")
+    assert storage.read("a/x") == b"2"
+    assert other.read() == b"2"
+    other.write(b"3")
+    with pytest.raises(Superseded):
+        mine.write(b"4")
+    assert storage.read("a/x") == b"3"
+    storage.remove(["a/x"])
+    with pytest.raises(Superseded):
+        other.write(b"5")
+    assert storage.read("a/x") is None
+
+
+def test_an_answer_that_got_lost_is_no_refusal(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = FencedFile(storage, "x")
+    file.read()
+    kind = type(file._backend)
+    write, calls = kind.write, []
+
+    def lossy(self: Any, content: bytes, tag: str | None) -> str | None:
+        calls.append(content)
+        found = write(self, content, tag)
+        if len(calls) == 1:
+            raise OSError("connection reset")  # after it was written
+        return found
+
+    monkeypatch.setattr(kind, "write", lossy)
+    file.write(b"mine")
+    assert len(calls) == 2 and storage.read("x") == b"mine"
+    file.write(b"mine too")
+    assert storage.read("x") == b"mine too"
+
+
+def test_an_answer_that_is_missed_only_by_the_next_write_is_no_refusal_either(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = FencedFile(storage, "x"), FencedFile(storage, "x")
+    file.read()
+    kind = type(file._backend)
+    write = kind.write
+
+    def silent(self: Any, content: bytes, tag: str | None) -> str | None:
+        write(self, content, tag)
+        raise OSError("connection reset")  # whether it was written or refused
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "write", silent)
+        for content in (b"1", b"1 2"):  # of which the first comes there
+            with pytest.raises(StorageLost):
+                file.write(content)
+    assert storage.read("x") == b"1"
+    file.write(b"1 2 3")
+    assert storage.read("x") == b"1 2 3"
+    other.read()
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "write", silent)
+        with pytest.raises(StorageLost):
+            file.write(b"1 2 3 4")
+    with pytest.raises(Superseded):
+        other.write(b"other")  # another driver's it never was
+    other.read()
+    other.write(b"other")
+    with pytest.raises(Superseded):
+        file.write(b"1 2 3 4 5")
+    assert storage.read("x") == b"other"
+
+
+def test_a_conflict_with_a_write_under_way_is_tried_again(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ClientError
+
+    file = FencedFile(Storage(s3.url(tmp_path.name)), "x")
+    assert file.read() is None and isinstance(file._backend, Amazon)
+    put, calls = file._backend.client.put_object, []
+
+    def busy(**given: Any) -> Any:
+        calls.append(given["Body"])
+        if len(calls) == 1:
+            raise ClientError({"Error": {"Code": "ConditionalRequestConflict"}}, "PutObject")
+        return put(**given)
+
+    monkeypatch.setattr(file._backend.client, "put_object", busy)
+    file.write(b"mine")
+    assert len(calls) == 2 and file.storage.read("x") == b"mine"
+
+
+def test_a_folder_whose_lock_is_held_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.runs.storage.fence.PATIENCE", 0.01)
+    file = FencedFile(Storage(f"file://{tmp_path}"), "x")
+    file.read()
+    with open(tmp_path / ".fence", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StorageLost, match="another process has held its lock"):
+            file.write(b"1")
+    assert not (tmp_path / "x").exists()
+    file.write(b"1")
+    assert file.storage.read("x") == b"1"
+
+
+def test_each_kind_of_storage_has_its_conditions(s3: S3, tmp_path: Path) -> None:
+    assert isinstance(backend_of(Storage(s3.url("y")), "x"), Amazon)
+    assert isinstance(backend_of(Storage(f"file://{tmp_path}"), "x"), Compared)
+    assert isinstance(backend_of(Storage("gs://bucket/y"), "x"), Compared)  # no client is here
+
+
+def test_storage_without_conditions_is_looked_at_before(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unable(self: Any, content: bytes, tag: str | None) -> str | None:
+        raise fence.Unable
+
+    monkeypatch.setattr(Amazon, "write", unable)
+    storage = Storage(s3.url(tmp_path.name))
+    mine, other = FencedFile(storage, "x"), FencedFile(storage, "x")
+    mine.read(), other.read()
+    mine.write(b"1")
+    with pytest.raises(Superseded):  # also by the write that finds out that there are no conditions
+        other.write(b"2")
+    assert storage.read("x") == b"1"
+    other.read()
+    other.write(b"2")
+    with pytest.raises(Superseded):
+        mine.write(b"3")
+    assert storage.read("x") == b"2"
+
+
+class Blobs:
+    """As much of Google's client as is used, with its generations."""
+
+    class PreconditionFailed(Exception):
+        code = 412
+
+    def __init__(self) -> None:
+        self.there: dict[str, tuple[bytes, int]] = {}
+        self.count = 0
+
+    def bucket(self, name: str) -> Blobs:
+        assert name == "bucket"
+        return self
+
+    def get_blob(self, key: str) -> Any:
+        return self.blob(key) if key in self.there else None
+
+    def blob(self, key: str) -> Any:
+        def upload(content: bytes, if_generation_match: int) -> None:
+            if self.there.get(key, (b"", 0))[1] != if_generation_match:
+                raise Blobs.PreconditionFailed
+            self.count += 1
+            self.there[key] = content, self.count
+            made.generation = self.count
+
+        def download(if_generation_match: int) -> bytes:
+            content, generation = self.there[key]
+            assert generation == if_generation_match
+            return content
+
+        made = types.SimpleNamespace(
+            generation=self.there.get(key, (b"", 0))[1],
+            upload_from_string=upload,
+            download_as_bytes=download,
+        )
+        return made
+
+
+def test_googles_generations_are_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs = Blobs()
+    client = types.ModuleType("google.cloud.storage")
+    client.__dict__["Client"] = lambda: blobs
+    for name in ("google", "google.cloud"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "google.cloud.storage", client)
+    sys.modules["google.cloud"].__dict__["storage"] = client
+    storage = Storage("gs://bucket/runs/a")
+    assert isinstance(backend_of(storage, "x"), Google)
+    mine, other = FencedFile(storage, "x"), FencedFile(storage, "x")
+    assert mine.read() is None and other.read() is None
+    mine.write(b"1")
+    mine.write(b"2")
+    with pytest.raises(Superseded):
+        other.write(b"3")
+    assert other.read() == b"2" and list(blobs.there) == ["runs/a/x"]
+    other.write(b"3")
+    with pytest.raises(Superseded):
+        mine.write(b"4")
+
+
+# --- two drivers --------------------------------------------------------------------------------
+
+
+def driver(storage: Storage, folder: Path, name: str) -> tuple[Mirror, Ledger]:
+    """One that took the run over from whoever had it."""
+    folder.mkdir(exist_ok=True)
+    if (there := storage.read("ledger.jsonl")) is not None:
+        (folder / "ledger.jsonl").write_bytes(there)
+    ledger = Ledger(folder / "ledger.jsonl", silent)
+    begin(ledger, epoch=ledger.state.epoch + 1, driver=name)
+    mirror = Mirror(replace(storage, judged=storage.read(ALIVE), driver=name), folder)
+    mirror.claim({"host": "elsewhere", "pid": 1, "driver": name})
+    mirror.settle()
+    return mirror, ledger
+
+
+def test_a_driver_that_slept_harms_nothing_of_its_successor(
+    storage: Storage, tmp_path: Path
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    create(mine)
+    first.settle()
+    second, theirs = driver(storage, tmp_path / "b", "b")  # and meanwhile the first one sleeps
+    for _ in range(10):
+        create(theirs)
+    second.settle()
+    storage.write("trials/t0000/checkpoints/step-00000001/state/state.json", b"1")
+    after = {path: storage.read(path) for path in storage.files()}
+    create(mine)
+    first.remove(["trials/t0000/checkpoints/step-00000001/state/state.json"])
+    with pytest.raises(Superseded, match="another driver writes .* this one stops"):
+        first.settle()
+    first.abandon()
+    assert "another driver" in str(first.close())
+    with pytest.raises(Superseded, match="in the hands of another driver .process 1 on elsewhere"):
+        check_driver(first.patient)
+    assert {path: storage.read(path) for path in storage.files()} == after
+    assert len(read_events(tmp_path / "b" / "ledger.jsonl", silent)) == 13
+    create(theirs)
+    second.settle()
+    assert second.close() is None
+    assert storage.read("ledger.jsonl") == (tmp_path / "b" / "ledger.jsonl").read_bytes()
+    assert ALIVE not in storage.files()
+    mine.close(), theirs.close()
+
+
+def test_a_driver_that_finds_itself_deposed_says_so_and_sends_no_more(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.runs.storage.mirror.DELAY", 0.02)
+    first, mine = driver(storage, tmp_path / "a", "a")
+    second, theirs = driver(storage, tmp_path / "b", "b")
+    first._claimed = True
+    first._thread = thread = __import__("threading").Thread(target=first._run)
+    thread.start()
+    thread.join(30)  # it ends by itself
+    assert not thread.is_alive() and first.deposed
+    assert first.trouble is not None and "this one stops" in first.trouble
+    assert read_sign(storage.read(ALIVE)) == {"host": "elsewhere", "pid": 1, "driver": "b"}
+    mine.close(), theirs.close()
+
+
+def test_of_two_drivers_that_begin_at_once_one_is_refused(storage: Storage, tmp_path: Path) -> None:
+    driver(storage, tmp_path / "a", "a")[1].close()
+    judged = replace(storage, judged=storage.read(ALIVE))  # both find the first one gone
+    with follow(judged, tmp_path / "a", silent):
+        with pytest.raises(InputError, match="another driver has just begun"):
+            with follow(judged, tmp_path / "a", silent):
+                pass
+
+
+HARM = {
+    "half a line": lambda whole: whole + b'{"event":"crea',
+    "a damaged line": lambda whole: whole.replace(b'"t0000"', b'"t0009"', 1),
+}
+
+
+@pytest.mark.parametrize("gone_on", [False, True])
+@pytest.mark.parametrize("harm", HARM)
+def test_a_ledger_that_was_mended_here_takes_the_place_of_that_in_storage(
+    storage: Storage, tmp_path: Path, harm: str, gone_on: bool
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    create(mine), create(mine)
+    first.settle()
+    mine.close()
+    harmed = HARM[harm](storage.read("ledger.jsonl"))
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "ledger.jsonl").write_bytes(harmed)  # as it was fetched
+    storage.write("ledger.jsonl", harmed + b"more\n" * gone_on)
+    judged = replace(storage, judged=storage.read(ALIVE))
+    with Ledger(folder / "ledger.jsonl", silent, cut_back=True) as ledger:
+        if gone_on:
+            with pytest.raises(InputError, match="another driver has gone on"):
+                with follow(judged, folder, silent, ledger.aside):
+                    pass
+            return
+        with follow(judged, folder, silent, ledger.aside):
+            begin(ledger, epoch=2, driver="b")
+    assert storage.read("ledger.jsonl") == (folder / "ledger.jsonl").read_bytes()
+    (aside,) = folder.glob("ledger.torn-*" if harm == "half a line" else "ledger.cut-*")
+    assert storage.read(aside.name) == aside.read_bytes()
+
+
+def test_a_trial_of_a_deposed_driver_sends_nothing(storage: Storage, tmp_path: Path) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    node = NodeFolder(first.patient)
+    try:
+        out = node.fetch("t0000")
+        (out / "config.yaml").parent.mkdir(parents=True, exist_ok=True)
+        (out / "config.yaml").write_text("a: 1\n")
+        node.send()
+        driver(storage, tmp_path / "b", "b")[1].close()
+        (out / "config.yaml").write_text("a: 2\n")
+        with pytest.raises(StorageLost, match="in the hands of another driver"):
+            node.send()
+    finally:
+        node.close()
+        mine.close()
+    assert storage.read("trials/t0000/config.yaml") == b"a: 1\n"
+
+
+def test_names_in_storage_do_not_lead_out_of_the_folder(s3: S3, tmp_path: Path) -> None:
+    storage = Storage(s3.url(f"{tmp_path.name}/runs"))
+    storage.inside("run").write("ledger.jsonl", b"")
+    s3.client.put_object(
+        Bucket="bucket", Key=f"{tmp_path.name}/runs/run/../../../../evil", Body=b"x"
+    )
+    with pytest.raises((InputError, StorageLost)):
+        fetch(storage.url, "run", tmp_path / "deep" / "here", silent)
+    assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"[" * 99_999, b'{"pid": "x", "host": 1}'])
+def test_a_sign_of_life_of_nonsense_is_nobodys(content: bytes) -> None:
+    assert read_sign(content) is None

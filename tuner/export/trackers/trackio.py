@@ -1,0 +1,56 @@
+"""To Trackio's local database: a run for the search and one for each trial, all in one group."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+
+from tuner.export.trackers.destination import Destination, needed
+from tuner.export.trackers.records import Record, Snapshot
+
+
+class Trackio(Destination):
+    def __init__(self, folder: Path | None, project: str) -> None:
+        if folder is not None:
+            os.environ["TRACKIO_DIR"] = str(folder.absolute())  # read when it is imported
+        needed("trackio", "trackio")
+        from trackio.sqlite_storage import SQLiteStorage
+
+        # Not `trackio.init`, which gives a run an id of its own.
+        self.storage = SQLiteStorage
+        self.project = project
+
+    def place(self) -> str:
+        show = shlex.join(["trackio", "show", "--project", self.project])
+        return f"project '{self.project}', to be seen with: {show}"
+
+    def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
+        for record in (now.search, *changed):
+            self._write(record, now.group)
+
+    def _write(self, record: Record, group: str) -> None:
+        """Anew: a point that was evaluated again has another value. A record without points has
+        no place in Trackio yet."""
+        # Its own names for what it groups and sorts by.
+        own = {"_Group": group, "_Created": iso(record.began)}
+        self.storage.delete_run(self.project, record.name, run_id=record.key)
+        points = [point.values for point in record.points]
+        if points:
+            points[-1] = {**points[-1], **record.scores}
+        self.storage.bulk_log(
+            project=self.project,
+            run=record.name,
+            metrics_list=points,
+            steps=[point.step for point in record.points],
+            timestamps=[iso(point.time) for point in record.points],
+            config={**record.params, **record.tags, "outcome": record.outcome, **own},
+            log_ids=[f"{record.key}-{point.step}" for point in record.points],
+            run_id=record.key,
+        )
+
+
+def iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()

@@ -1,0 +1,123 @@
+"""To Weights & Biases: a run for the search and one for each trial, all in one group.
+
+With a folder the runs are written there as W&B's offline mode does it, each anew and whole, and
+`wandb sync` sends them. Without one they go where the settings of W&B say: a run is resumed by its
+id, and steps that W&B has already are not sent again.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from model.common.files import atomic_folder
+from tuner.export.trackers.destination import Destination, needed
+from tuner.export.trackers.records import Record, Snapshot
+
+STEP = {"search": "finished_trials", "trial": "examples"}
+
+
+class Wandb(Destination):
+    takes_files = True
+
+    def __init__(self, folder: Path | None, project: str) -> None:
+        self.wandb = needed("wandb", "wandb")
+        if folder is None and os.environ.get("WANDB_MODE", "") in ("offline", "dryrun"):
+            folder = Path(os.environ.get("WANDB_DIR", "."))
+        self.folder = folder
+        self.project = project
+        self.search: tuple[Record, dict[str, bytes]] | None = None  # as it was sent last
+
+    def place(self) -> str:
+        if self.folder is None:
+            return f"project '{self.project}' of W&B"
+        place = self.folder / "wandb"
+        return f"{place}, to be sent with: wandb sync {shlex.quote(str(place))}/offline-run-*"
+
+    def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
+        files = {now.search.key: now.files}
+        records = list(changed)
+        if self.search != (now.search, now.files):
+            records.append(now.search)
+        how = {"resume": "allow"} if self.folder is None else {"mode": "offline"}
+        with tempfile.TemporaryDirectory() as place:
+            for record in records:
+                own = Path(place) / record.key
+                own.mkdir()
+                self._send(record, now.group, files.get(record.key, {}), own, how)
+            if self.folder is not None and records:
+                self.wandb.teardown()  # its own process may still be writing
+                for record in records:
+                    self._keep(record, Path(place) / record.key, self.folder / "wandb")
+        self.search = now.search, now.files
+
+    def _keep(self, record: Record, place: Path, runs: Path) -> None:
+        (made,) = (place / "wandb").glob("offline-run-*")
+        began = time.strftime("%Y%m%d_%H%M%S", time.gmtime(record.began))
+        runs.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(runs / f"offline-run-{began}-{record.key}") as folder:
+            copy_plain(made, folder)
+
+    def _send(
+        self, record: Record, group: str, files: dict[str, bytes], place: Path, how: dict[str, str]
+    ) -> None:
+        kind = record.tags["kind"]
+        # Neither this process nor this machine is what the run is about.
+        quiet = self.wandb.Settings(
+            console="off",
+            silent=True,
+            disable_code=True,
+            disable_git=True,
+            disable_job_creation=True,
+            x_disable_meta=True,
+            x_disable_machine_info=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
+            program="stockpot",
+            host="",
+        )
+        run = self.wandb.init(
+            project=self.project,
+            id=record.key,
+            name=record.name,
+            group=group,
+            job_type=kind,
+            dir=str(place),
+            config={**record.params, "stockpot": record.tags},
+            tags=[kind, record.tags["status"]],
+            settings=quiet,
+            **how,
+        )
+        first = run.step  # of a run that is resumed, the one after its last
+        run.define_metric(STEP[kind])
+        run.define_metric("*", step_metric=STEP[kind])
+        for point in record.points:
+            if point.step >= first:
+                values = {STEP[kind]: point.step, "_timestamp": point.time, **point.values}
+                run.log(values, step=point.step)
+        # What counts of a curve is its last point, of a search what its soup came to.
+        last = record.points[-1].values if record.points else {}
+        run.summary.update({**last, **record.scores, "outcome": record.outcome})
+        self._add_files(run, files)
+        run.finish(exit_code=int(record.outcome == "failed"))
+
+    def _add_files(self, run: Any, files: dict[str, bytes]) -> None:
+        for name, content in files.items():
+            path = Path(run.dir) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            run.save(str(path), base_path=run.dir, policy="now")
+
+
+def copy_plain(source: Path, folder: Path) -> None:
+    """Files for links: what they lead to is going away. No logs, which tell of this machine."""
+    for path in source.rglob("*"):
+        inside = path.relative_to(source)
+        if path.is_file() and inside.parts[0] != "logs":
+            (folder / inside).parent.mkdir(parents=True, exist_ok=True)
+            (folder / inside).write_bytes(path.read_bytes())

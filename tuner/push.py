@@ -1,0 +1,68 @@
+"""`python -m tuner.push RUN NAME`: the recommended model on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from model.cli.exit_code import exit_code, of_the_machine
+from model.cli.parser import Parser, add_quiet, command_parser
+from model.cli.status import doing
+
+EXAMPLES = {
+    "what it would send": "runs/default me/films --dry-run",
+    "what the run recommends": "runs/default me/films --license apache-2.0",
+    "for yourself": "runs/default me/films --private",
+    "another of its models": "runs/default me/films --model 'greedy soup'",
+}
+
+
+def make_parser() -> Parser:
+    about = "Put the recommended model on the Hugging Face Hub, with a card."
+    parser = command_parser("push", about, EXAMPLES)
+    parser.add_argument("run", type=Path, metavar="RUN", help="Folder of a search.")
+    parser.add_argument("name", metavar="NAME", help="Name on the Hub, as USER/MODEL.")
+    parser.add_argument("--private", action="store_true", help="Let nobody else see it.")
+    text = "Another of the run's models: a soup's method."
+    parser.add_argument("--model", metavar="METHOD", help=text)
+    text = "Licence of the model, as the Hub names it (default: the card says none)."
+    parser.add_argument("--license", metavar="ID", help=text)
+    text = "Check the folder and say what would be sent; send nothing."
+    parser.add_argument("--dry-run", action="store_true", help=text)
+    add_quiet(parser, "Print only warnings.")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return exit_code(
+        lambda: run(make_parser().parse_args(argv)),
+        "the push failed",
+        interrupted="interrupted; the same command goes on",
+        mishap=of_the_machine,
+        remedy="the same command goes on",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with doing("loading", arguments.quiet):
+        from tuner.export.hub.push import prepared, send
+
+    with prepared(arguments.run, arguments.name, arguments.model, arguments.license) as made:
+        if not arguments.quiet:
+            print(f"model   {made.who}")
+            for name, size in made.files.items():
+                print(f"  {name}  ({size / 1e6:.1f} MB)" if size > 1e5 else f"  {name}")
+            if arguments.license is None:
+                print("the card names no licence; --license does")
+        if arguments.dry_run:
+            return 0
+        # No line of ours: the Hub's library draws its own.
+        address = send(made, arguments.name, private=arguments.private, quiet=arguments.quiet)
+    if not arguments.quiet:
+        print(f"pushed  {address}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

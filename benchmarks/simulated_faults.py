@@ -25,7 +25,8 @@ from unittest import mock
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from simulation.disk import Disk
-from simulation.world import Violation, simulate
+from simulation.plan import Violation
+from simulation.world import simulate
 
 from tuner.engine.engine import Engine
 from tuner.runs.ledger import Ledger

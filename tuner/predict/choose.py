@@ -14,7 +14,7 @@ from tuner.runs.folder import LEDGER, MODEL, model_folder
 from tuner.runs.ledger import read_state
 from tuner.runs.open import best_model, has_begun
 from tuner.runs.state import DEFAULT, RunState, TrialState
-from tuner.scoring.summary import default_of
+from tuner.scoring.summarise import default_of
 from tuner.soup.ensemble_file import ENSEMBLE
 from tuner.soup.methods import METHODS
 from tuner.soup.record import MethodRecord, SoupRecord, read_soup, slug

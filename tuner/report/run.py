@@ -9,7 +9,8 @@ from model.cli.text import shown_path
 from model.common.errors import InputError
 from tuner.engine.conclusions import expected_of
 from tuner.runs.open import FinishedRun, open_run
-from tuner.scoring.summary import Summary, summarise
+from tuner.scoring.summarise import summarise
+from tuner.scoring.summary import Summary
 from tuner.soup.record import SoupRecord, read_soup
 
 

@@ -19,7 +19,8 @@ from tuner.engine.engine import INTERRUPTED, TIME
 from tuner.export.tensorboard.board import Board
 from tuner.runs.state import RunState, TrialState
 from tuner.runs.trial_table import trial_table, write_trials
-from tuner.scoring.summary import Summary, summarise
+from tuner.scoring.summarise import summarise
+from tuner.scoring.summary import Summary
 from tuner.search.next_steps import next_steps
 from tuner.search.plan import SearchPlan
 from tuner.search.terminal import SearchConsole

@@ -13,7 +13,7 @@ from model.training.inputs import Warn
 from tuner.runs.open import FinishedRun, open_run
 from tuner.scoring.crossfit import HeldOut
 from tuner.scoring.dev_rows import DevRows
-from tuner.scoring.summary import choice_of
+from tuner.scoring.summarise import choice_of
 from tuner.soup.combinations import DevScorer
 from tuner.soup.evaluator import RunEvaluator
 from tuner.soup.folder import (

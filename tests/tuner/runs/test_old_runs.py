@@ -55,7 +55,7 @@ def test_its_ledger_and_its_request_are_read(old: Path) -> None:
 
 
 def test_its_summary_is_that_of_its_trials(old: Path) -> None:
-    from tuner.scoring.summary import summarise
+    from tuner.scoring.summarise import summarise
     from tuner.space.space import load_space
 
     space = load_space(str(old / "space.yaml"))

@@ -13,7 +13,8 @@ from model.evaluation.scores import Scored, score
 from model.tasks.task_set import load_task_set
 from tuner.runs.state import EVENTS, RunState
 from tuner.scoring.crossfit import Difference
-from tuner.scoring.summary import Repeated, Spent, summarise
+from tuner.scoring.summarise import summarise
+from tuner.scoring.summary import Repeated, Spent
 
 TASKS = load_task_set("sample")
 FIVE, TWO, DEGREE = TASKS.names
@@ -319,7 +320,7 @@ def test_every_evaluation_of_a_finished_trial_is_a_candidate(
     run.trial(0.9, end="stopped")
     fitted = run.summary().cross_fit
     assert fitted is not None and max(fitted.chosen) < 6
-    monkeypatch.setattr("tuner.scoring.summary.CANDIDATES", 2)
+    monkeypatch.setattr("tuner.scoring.summarise.CANDIDATES", 2)
     summary = run.summary()
     assert "among the best 2 of 6" in summary.text() and summary.lead is not None
 

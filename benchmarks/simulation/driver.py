@@ -1,0 +1,238 @@
+"""A driver of the simulated world: what `tuner.search.driver` does, without Ray."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.common.errors import InputError
+from model.common.files import write_atomic
+from tuner.engine.engine import Engine, Limits
+from tuner.engine.job import Job
+from tuner.runs.folder import LEDGER, RUN, write_run
+from tuner.runs.ledger import Ledger
+from tuner.runs.lock import Deposed
+from tuner.runs.retention import CheckpointStore
+from tuner.runs.state import TrialState
+from tuner.runs.storage.fence import Superseded
+from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver
+from tuner.runs.storage.remote import RemoteCheckpointStore, forget_unknown, whole_lines
+from tuner.runs.storage.storage import StorageLost
+from tuner.runs.unknown_trials import set_unknown_trials_aside
+from tuner.search.checks import check_not_older
+
+from .plan import KEEP, TRIALS, NoStudy, Violation, Worker
+from .store import BucketStorage
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Driver:
+    """What `tuner.search.driver` does, without Ray."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.folder = world, folder
+        self.name = f"d{world.told['drivers']}"
+        world.told["drivers"] += 1
+        self.workers: dict[str, Worker] = {}
+        self.mirror: Mirror | None = None
+        self.gone = False
+        if world.plan.remote:
+            self.fetch()
+        self.look()
+        self.ledger = Ledger(folder / "ledger.jsonl", world.say)
+        try:
+            self.begin()
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def fetch(self) -> None:
+        """As `fetch_run`: the longer of two ledgers that tell the same story."""
+        storage = BucketStorage(self.world.bucket)
+        there = storage.read(LEDGER) or b""
+        here = whole_lines(self.folder / LEDGER)
+        if not here.startswith(there) and not there.startswith(here):
+            raise Violation("storage and the driver's folder tell different stories")
+        if not here.startswith(there):
+            if (request := storage.read(RUN)) is None:
+                raise Violation("storage has a ledger, and not what was asked")
+            write_atomic(self.folder / RUN, request)
+            write_atomic(self.folder / LEDGER, there)
+
+    def look(self) -> None:
+        """As `refuse_or_allow`."""
+        if not (self.folder / LEDGER).exists():
+            return
+        try:
+            with self.world.disk.watched():
+                check_not_older(self.folder, force=False)
+        except InputError as error:
+            raise Violation(str(error)) from None
+
+    def begin(self) -> None:
+        world, state = self.world, self.ledger.state
+        if world.driver is None:
+            known = world.acknowledged
+            events = world.ledger_events()
+            if events[: len(known)] != known:
+                raise Violation("what was acknowledged is not there after a start")
+            world.acknowledged = events
+        self.ledger.listeners.append(lambda event: world.acknowledge(self, event))
+        store: Any = CheckpointStore(self.folder)
+        if world.plan.remote:
+            storage: Any = BucketStorage(world.bucket, self.name)
+            storage.judged = storage.read(ALIVE)
+            self.mirror = Mirror(storage, self.folder)
+            who = {"host": "made-up", "pid": 1, "driver": self.name}
+            self.mirror.claim(who, self.ledger.aside)
+            forget_unknown(storage, state, world.say)
+            for name in [name for name in world.saved if name not in state.trials]:
+                del world.saved[name]
+            store = RemoteCheckpointStore(storage, self.mirror)
+        else:
+            set_unknown_trials_aside(self.folder, state, world.say)
+            for name in [name for name in world.saved if name not in state.trials]:
+                del world.saved[name]
+        rungs = [[rung.examples, rung.places] for rung in world.plan.stages.rungs]
+        self.ledger.append(
+            *("run",),
+            **{"version": "1", "name": "simulated", "objectives": ["overall"], "rungs": rungs},
+            **{"num_samples": TRIALS, "promotion": world.plan.stages.promotion, "seed": 0},
+            **{"sampler": "random", "resumed": bool(state.trials), "epoch": state.epoch + 1},
+            driver=self.name,
+        )
+        write_run(self.folder, {"space": "default"}, {}, self.ledger.state.epoch)
+        self.engine = Engine(
+            ledger=self.ledger,
+            space=world.space,
+            tasks=world.space.task_set,
+            folder=self.folder,
+            store=store,
+            data=None,
+            limits=Limits(world.plan.slots, threads=1, keep=KEEP),
+            stages=world.plan.stages,
+            extra={},
+            study=NoStudy(),  # type: ignore[arg-type]
+            warn=world.say,
+            log=world.say,
+        )
+
+    def close(self) -> None:
+        self.gone = True
+        self.ledger.close()
+
+    def ledger_bytes(self) -> bytes:
+        return (self.folder / "ledger.jsonl").read_bytes()
+
+    # --- one thing after the other ----------------------------------------------------------
+
+    def step(self, rng: random.Random) -> bool:
+        """Something that a driver does. True when the search is over."""
+        engine = self.engine
+        engine.tick()
+        if engine.draining or engine.fatal:
+            self._drain()
+            return False
+        if self.mirror is not None and rng.random() < 0.3:
+            self._settle()
+            return False
+        if rng.random() < 0.5 and (job := engine.next_job()) is not None:
+            engine.started(job.trial, "made-up", 1)
+            saved = self.world.saved.get(job.trial, [])
+            unheard = [point for point in saved if point > job.known]
+            points = [n for n in points_of(job) if n > max([job.known, *saved])]
+            self.workers[job.trial] = Worker(job, points, unheard)
+        elif self.workers:
+            self._train(rng.choice(sorted(self.workers)))
+        elif engine.done:
+            return self._end()
+        return False
+
+    def _train(self, name: str) -> None:
+        worker, trial = self.workers[name], self.engine.state.trials[name]
+        if worker.hangs:  # nothing is heard of it, until its worker is ended
+            if self.world.rng.random() < 0.2:
+                del self.workers[name]
+                self.engine.lost(name, {"kind": "infrastructure", "reason": "no sign of life"})
+            return
+        if worker.unheard:
+            examples = worker.unheard.pop(0)
+        elif worker.points:
+            examples = worker.points.pop(0)
+            if not self._may_save():
+                return
+            self.world.save(name, examples)
+            self.world.disk._call()  # the driver may die between the two
+        else:
+            del self.workers[name]
+            self.engine.finished(name)
+            return
+        if not self.engine.evaluated(name, self.record(trial, examples)):
+            self.workers.pop(name, None)
+
+    def _may_save(self) -> bool:
+        """A trial of a driver that was deposed sends nothing to storage."""
+        if self.mirror is None:
+            return self in (self.world.driver, None) or not self.world.driver
+        try:
+            check_driver(self.mirror.patient)
+        except StorageLost as error:
+            self.engine.storage_lost(str(error))
+            return False
+        return True
+
+    def record(self, trial: TrialState, examples: int) -> dict[str, Any]:
+        score = self.world.score(trial, examples)
+        interval = [score - 0.02, score + 0.02]
+        tasks = {name: {"value": score, "interval": interval} for name in self.engine.tasks.names}
+        checkpoint = f"step-{examples:08d}"
+        return {"examples": examples, "score": score, "tasks": tasks, "checkpoint": checkpoint}
+
+    def _settle(self) -> None:
+        assert self.mirror is not None
+        try:
+            self.mirror.settle()
+            self.mirror.trouble = None
+        except Superseded as error:
+            if self is self.world.driver:
+                raise Violation(f"a driver took itself for deposed: {error}") from None
+            self.mirror.trouble = str(error)
+            self.mirror.abandon()
+        except StorageLost as error:
+            self.mirror.trouble = str(error)
+
+    def _drain(self) -> None:
+        for name in sorted(self.workers):
+            del self.workers[name]
+            self.engine.paused(name)
+        if self.engine.fatal is None and not self._deposed():
+            self.engine._write("end", reason=self.engine.draining)
+        if self.mirror is not None and not self.mirror.deposed:
+            self._settle()
+        if isinstance(self.engine.fatal, Deposed):
+            self.world.say(f"driver {self.name}: {self.engine.fatal}")
+        self.gone = True
+
+    def _deposed(self) -> bool:
+        return self.mirror is not None and self.mirror.deposed
+
+    def _end(self) -> bool:
+        if self.engine._write("end", reason="complete") is None:
+            return False  # the disk did not take it: this driver leaves, and the next one ends
+        if self.mirror is not None:
+            self._settle()
+            if self.mirror.trouble:
+                self.gone = True
+                return False
+        return True
+
+
+def points_of(job: Job) -> list[int]:
+    settings = job.settings
+    if at := settings.get("budget.eval_at"):
+        return list(at)
+    length, every = settings["budget.examples"], settings["budget.eval_every"]
+    return [*range(every, length, every), length]

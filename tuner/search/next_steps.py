@@ -11,6 +11,7 @@ from model.cli.text import shown_path
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.state import RunState
 from tuner.storage.storage import without_secrets
+from tuner.storage.study_place import StudyPlace
 
 BOARD = ("--host", "127.0.0.1", "--samples_per_plugin", "scalars=2000,images=100")
 
@@ -26,6 +27,11 @@ def next_steps(state: RunState, folder: Path) -> list[str]:
     ]
 
 
+def study_command(folder: Path, place: StudyPlace) -> str:
+    """What brings the study in a database up to the ledger."""
+    return command("export", shown_path(folder), "--to", "optuna", "--out", place.shown)
+
+
 def resume_command(folder: Path, options: ExecutionOptions) -> str:
     """What defines the search is in its folder; where it runs is not."""
     shown = {**vars(options), "time_budget_s": None, "force": False, "quiet": False}
@@ -33,6 +39,8 @@ def resume_command(folder: Path, options: ExecutionOptions) -> str:
     if options.remote is not None:
         shown["storage_path"] = without_secrets(options.remote)
         shown["local_path"] = options.storage_path
+    if options.study_storage is not None:
+        shown["study_storage"] = StudyPlace(options.study_storage).shown
     return command(
         "search",
         *(

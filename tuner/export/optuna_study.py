@@ -19,7 +19,6 @@ class OptunaStudy(Destination):
             raise InputError("--to optuna", [f"needs --out URL, as {EXAMPLE}"])
         self.url = StudyPlace(url, "--out")
         self.run = run
-        self.mirror: StudyMirror | None = None
         self.name = ""
 
     def place(self) -> str:
@@ -28,6 +27,6 @@ class OptunaStudy(Destination):
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
         """All trials: how one is shown may change with what happens to others."""
         self.name = now.state.name or now.search.key
-        if self.mirror is None:
-            self.mirror = StudyMirror(self.url, open_run(self.run).space, now.search.key)
-        self.mirror.write(now.state)
+        mirror = StudyMirror(self.url, open_run(self.run).space, now.search.key)
+        mirror.write(now.state)
+        mirror.close()  # no connection is held between two looks

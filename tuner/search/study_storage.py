@@ -77,8 +77,9 @@ class Follower:
         while True:
             self._take_in(delay)
             if self.first is None:
-                if self.over:
-                    return  # nothing was begun
+                if self.over:  # nothing was begun
+                    self.up_to_date.set()
+                    return
                 continue
             mirror = mirror or StudyMirror(self.place, self.space, run_key(self.first))
             try:

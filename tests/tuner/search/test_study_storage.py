@@ -41,6 +41,13 @@ def in_database(url: str, name: str) -> list[tuple[Any, ...]]:
     return found
 
 
+def begun(url: str) -> bool:
+    try:
+        return any(trial[1].is_finished() for trial in in_database(url, "default"))
+    except Exception:  # there is no such study yet, or its tables are just being made
+        return False
+
+
 def told(where: Path, words: str) -> list[str]:
     """Files and texts that hold the password, in whatever form."""
     secrets = [form.encode() for form in (*forms(PASSWORD), PASSWORD)]
@@ -72,9 +79,9 @@ def test_a_search_that_is_killed_and_resumed_has_nothing_twice(
     flags = (*SAME, "--study-storage", "env:STUDIES")
     first = Started.start(tmp_path, *flags)
     assert first.wait_for(lambda: len(first.new("finished")) >= 2), first.finish()
+    assert first.wait_for(lambda: begun(url)), first.finish()  # while the search goes on
     first.kill()
     there = in_database(url, "default")
-    assert there  # it kept up while the search went on
     code, said = Started.start(tmp_path, *flags, "--resume").finish()
     assert code == 0, said
     own, mirrored = shown(open_study(tmp_path / "default")), in_database(url, "default")

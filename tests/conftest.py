@@ -34,6 +34,7 @@ LONGEST = (  # files of more than a minute
     "test_examples.py",
     "test_search_faults.py",
     "test_search_signals.py",
+    "test_study_storage.py",
     "test_lost_storage.py",
     "test_search.py",
     "test_cut_ledger.py",

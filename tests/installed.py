@@ -16,7 +16,7 @@ def build_wheel(place: Path) -> Path:
     """Built from a copy, as setuptools leaves its traces in the folder that it builds from."""
     source = place / "source"
     skip = shutil.ignore_patterns("__pycache__")
-    for name in ("model", "tuner", "search_spaces", "studies"):
+    for name in ("model", "stockpot", "tuner", "search_spaces", "studies"):
         shutil.copytree(ROOT / name, source / name, ignore=skip)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)

@@ -1,8 +1,9 @@
-"""The notebooks of examples/ run as they are, but for their parameters."""
+"""The notebooks of examples/ run as they are, but for their parameters; the scripts as they are."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,3 +57,34 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         for out in cell.get("outputs", ())
     )
     assert "best trials" in said and "Predictor(" in said and ".parquet" in said
+
+
+# As a user starts it, but for Ray, which the script leaves to itself: only this machine reaches it.
+WITH_RAY = """
+import runpy, sys
+from tuner.ray_backend.session import ray_session
+with ray_session(None):
+    runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "start", "said"),
+    [
+        ("plain_optuna", [], ["best: trial ", "'optim.learning_rate': "]),
+        ("plain_ray_tune", ["-c", WITH_RAY], ["best: overall ", "[Answer(value="]),
+    ],
+)
+def test_a_script_runs(name: str, start: list[str], said: list[str], tmp_path: Path) -> None:
+    words = [sys.executable, *start, str(ROOT / "examples" / f"{name}.py")]
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(words in done.stdout for words in said), done.stdout

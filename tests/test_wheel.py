@@ -12,6 +12,7 @@ from tests.installed import ROOT, run
 
 FEW = ["budget.examples=48", "budget.eval_every=48", "budget.eval_rows=20", "batch.sizes=8"]
 LOADS = """
+import stockpot
 import tuner
 from model.config.parse import load_preset, preset_names
 from model.tasks.task_set import load_task_set, shipped
@@ -23,6 +24,7 @@ print(tuner.__file__)
 assert all(load_preset(name).settings for name in preset_names()) and preset_names()
 assert all(load_task_set(name).names for name in shipped()) and shipped()
 assert all(path.is_file() for path in shipped_spaces().values()) and load_space("default")
+assert stockpot.space("default").start_params()
 assert len([load_study(name).rows for name in shipped_studies()]) > 20
 assert pins()["ray"] and "install that one" in other_versions("pip install ray==0.0.1")[0]
 """
@@ -32,13 +34,13 @@ def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
     there = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         path.relative_to(ROOT).as_posix()
-        for package in ("model", "tuner")
+        for package in ("model", "stockpot", "tuner")
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     for folder in ("search_spaces", "studies"):
         wanted |= {f"tuner/{path.relative_to(ROOT)}" for path in (ROOT / folder).glob("*")}
-    assert {"model/py.typed", "tuner/py.typed"} <= wanted
+    assert {"model/py.typed", "stockpot/py.typed", "tuner/py.typed"} <= wanted
     assert wanted - there == set()
     assert {name.split("/")[0].split("-")[0] for name in there} == {"model", "tuner", "stockpot"}
 

@@ -18,7 +18,10 @@ COMMANDS = {
     "soup": ("tuner.soup.__main__", "Combine the best checkpoints of a run into one model."),
     "predict": ("tuner.predict.__main__", "Answer the tasks' dev and test rows, or a sentence."),
     "report": ("tuner.report.__main__", "Write a page about a search, or about several."),
-    "export": ("tuner.export.__main__", "Copy a search into MLflow, W&B, Trackio or tables."),
+    "export": (
+        "tuner.export.__main__",
+        "Copy a search into MLflow, W&B, Optuna, tables and others.",
+    ),
     "push": ("tuner.push", "Put the recommended model on the Hugging Face Hub."),
     "cluster": ("tuner.cluster.__main__", "Check a cluster file; fetch a run from storage."),
     "data": ("model.data.__main__", "Import data, see what they are like, paraphrase them."),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.evaluation.scores import METRICS
+from model.tasks.task_set import TaskSet
 from tuner.engine.points import Points
 from tuner.engine.study import INFEASIBLE
 from tuner.engine.surrogate import Observed
@@ -51,7 +52,7 @@ def observations(state: RunState, points: Points, full: int) -> Iterator[tuple[s
     for trial, entry in found:
         own = {name: float(entry["tasks"][name]["value"]) for name in names}
         worst = {name: min(value, worst.get(name, value)) for name, value in own.items()}
-        variances = {name: _variance(entry["tasks"][name]) for name in names}
+        variances = {name: variance_of(entry["tasks"][name]) for name in names}
         share = min(1.0, entry["examples"] / full)
         point = points.encode(settings_of(state, points, trial.configuration))
         yield trial.configuration, Observed(point, share, own, variances)
@@ -83,7 +84,7 @@ def _length(state: RunState, trial: TrialState, full: int) -> int:
     )
 
 
-def _variance(of_task: Mapping[str, Any]) -> float:
+def variance_of(of_task: Mapping[str, Any]) -> float:
     low, high = of_task.get("interval") or (0.0, 0.0)
     return float(((high - low) / 3.92) ** 2)
 
@@ -91,12 +92,17 @@ def _variance(of_task: Mapping[str, Any]) -> float:
 def weights_of(
     state: RunState, points: Points, rng: np.random.Generator | None = None
 ) -> dict[str, float]:
+    return task_weights(state.objectives, points.space.task_set, rng)
+
+
+def task_weights(
+    goals: Sequence[str], tasks: TaskSet, rng: np.random.Generator | None = None
+) -> dict[str, float]:
     """Of each task's metric in what is maximised.
 
     Several objectives count alike; with `rng` in a mixture that is drawn anew each time, so that
     every part of their Pareto front that a weighted sum can reach has its turn.
     """
-    tasks, goals = points.space.task_set, state.objectives
     shares = np.full(len(goals), 1 / len(goals))
     if rng is not None and len(goals) > 1:
         shares = rng.dirichlet(np.ones(len(goals)))

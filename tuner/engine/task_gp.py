@@ -8,7 +8,7 @@ from the ledger alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,11 +90,24 @@ def propose(
     model = model_of(state, points, weights_of(state, points, rng), fantasies=True)
     if model is None:
         return space.draw(rng, given)
-    surrogate, scores = model.surrogate, {name: mean for name, (mean, _) in model.in_full().items()}
+    scores = {name: mean for name, (mean, _) in model.in_full().items()}
     ranked = sorted(scores, key=lambda name: -scores[name])
     best = [settings_of(state, points, name) for name in ranked[:BEST]]
-    incumbent = scores[ranked[0]]
     known = {key_of(points, settings_of(state, points, trial.id)) for trial in state.search_trials}
+    return most_promising(model.surrogate, points, rng, best, scores[ranked[0]], known, given)
+
+
+def most_promising(
+    surrogate: Surrogate,
+    points: Points,
+    rng: np.random.Generator,
+    best: Sequence[Settings],
+    incumbent: float,
+    known: Container[tuple[Any, ...]],
+    given: Settings,
+) -> Settings:
+    """Of what is not known yet, the settings with the largest expected improvement."""
+    space = points.space
 
     def by_improvement(candidates: Sequence[Settings]) -> list[Settings]:
         mean, sd = surrogate.predict(np.stack([points.encode(each) for each in candidates]))

@@ -20,25 +20,26 @@ if TYPE_CHECKING:
     from tuner.export.trackers.destination import Destination
     from tuner.export.trackers.records import Snapshot
 
-TOOLS = ("mlflow", "wandb", "trackio", "csv", "parquet")
+TOOLS = ("mlflow", "wandb", "trackio", "optuna", "csv", "parquet")
 EXAMPLES = {
     "MLflow": "runs/default --to mlflow --out http://localhost:5000",
     "W&B": "runs/default --to wandb --project films",
     "W&B, offline": "runs/default --to wandb --out sent",
     "while it runs": "runs/default --to mlflow --follow",
+    "an Optuna study": "runs/default --to optuna --out postgresql://me@host/studies",
     "two tables": "runs/default --to csv",
 }
 
 
 def make_parser() -> Parser:
-    about = "Copy a search into MLflow, W&B, Trackio or tables. Again: nothing twice."
+    about = "Copy a search into MLflow, W&B, Trackio, Optuna or tables. Again: nothing twice."
     parser = command_parser("export", about, EXAMPLES)
     parser.add_argument("run", type=Path, metavar="RUN", help="Folder of a search.")
     text = f"What to copy it into: {', '.join(TOOLS)}."
     parser.add_argument("--to", choices=TOOLS, required=True, metavar="TOOL", help=text)
     text = (
-        "MLflow's tracking URI, a folder of W&B's offline runs or of Trackio, the tables' folder "
-        "(default: the tool's own; of tables, RUN/export)."
+        "MLflow's tracking URI, a folder of W&B's offline runs or of Trackio, the URL of Optuna's "
+        "database or env:NAME, the tables' folder (default: the tool's own; of tables, RUN/export)."
     )
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Project or experiment in the tool (default: stockpot)."
@@ -104,6 +105,10 @@ def destination(arguments: argparse.Namespace) -> Destination:
         from tuner.export.trackers.trackio import Trackio
 
         return Trackio(Path(out) if out else None, project)
+    if arguments.to == "optuna":
+        from tuner.export.trackers.optuna_study import OptunaStudy
+
+        return OptunaStudy(out, arguments.run)
     from tuner.export.trackers.tables import Tables
 
     return Tables(Path(out) if out else arguments.run / "export", arguments.to)

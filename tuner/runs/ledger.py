@@ -9,6 +9,7 @@ has the events.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
@@ -38,6 +39,7 @@ __all__ = [
     "parse",
     "read_events",
     "read_state",
+    "run_key",
 ]
 
 MOST_BYTES = 1 << 31  # of a ledger; 100,000 trials take a third of that
@@ -234,6 +236,11 @@ def checked(path: Path, data: bytes, cut_back: bool) -> Content:
 def read_state(path: Path, warn: Warn = print) -> RunState:
     """What those events add up to."""
     return RunState.from_events(read_events(path, warn), warn)
+
+
+def run_key(first: Event | str) -> str:
+    """From the ledger's first line: the same wherever the folder lies and however it is named."""
+    return hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _free_name(path: Path, word: str) -> Path:

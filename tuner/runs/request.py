@@ -224,6 +224,15 @@ class ExecutionOptions:
         Above(0),
         Flag("Seconds in all; alone, they decide the search's size.", WHERE, "S", "no limit"),
     ] = None
+    study_storage: Annotated[
+        str | None,
+        Flag(
+            "Database that gets the Optuna study too: its URL, or env:NAME.",
+            RUN,
+            "URL",
+            "none",
+        ),
+    ] = None
     soup: Annotated[bool, Flag("Make no soup at the end.", RUN)] = True
     report: Annotated[bool, Flag("Write no report.html at the end.", RUN)] = True
     verbose: Annotated[bool, Flag("Print a line per evaluation too.", RUN, short="-v")] = False

@@ -76,6 +76,7 @@ def run_search(
     cpus_per_trial: float | None = None,
     gpus_per_trial: float | None = None,
     time_budget_s: float | None = None,
+    study_storage: str | None = None,
     soup: bool = True,
     report: bool = True,
     verbose: bool = False,
@@ -116,6 +117,8 @@ def run_search(
         name: Name of the run. None: the space's.
         storage_path: Folder of all runs, or a URL as s3://bucket/path.
         local_path: With a URL: where the driver keeps its own copy.
+        study_storage: Database that gets the Optuna study too: its URL, or "env:NAME" for the URL
+            in an environment variable. It is written nowhere.
         soup: Make a soup at the end.
         report: Write report.html at the end.
         verbose: Print a line per evaluation too.

@@ -37,6 +37,7 @@ from tuner.search.finish import SearchResult, attempt_soup, finish
 from tuner.search.on_workers import MakeRunner, on_workers
 from tuner.search.plan import SearchPlan, make_plan
 from tuner.search.signals import Signals, signals
+from tuner.search.study_storage import mirrored_study
 from tuner.search.terminal import SearchConsole
 
 __all__ = ["ExecutionOptions", "SearchRequest", "SearchResult", "search"]
@@ -84,6 +85,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
         with (
             Ledger(folder / LEDGER, console.warn, lock.check, cut_back=options.force) as ledger,
             follow(plan.storage, folder, console.warn, ledger.aside) as remote,
+            mirrored_study(plan.study, ledger, plan.space, console.warn),
         ):
             return run(plan, ledger, ray, resources, need, console, remote, staged, stop_signals)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from model.cli.flags import flags_of
 from model.cli.invocation import command
 from model.cli.text import shown_path
+from tuner.engine.study_place import StudyPlace
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.state import RunState
 from tuner.runs.storage.storage import without_secrets
@@ -26,6 +27,11 @@ def next_steps(state: RunState, folder: Path) -> list[str]:
     ]
 
 
+def study_command(folder: Path, place: StudyPlace) -> str:
+    """What brings the study in a database up to the ledger."""
+    return command("export", shown_path(folder), "--to", "optuna", "--out", place.shown)
+
+
 def resume_command(folder: Path, options: ExecutionOptions) -> str:
     """What defines the search is in its folder; where it runs is not."""
     shown = {**vars(options), "time_budget_s": None, "force": False, "quiet": False}
@@ -33,6 +39,8 @@ def resume_command(folder: Path, options: ExecutionOptions) -> str:
     if options.remote is not None:
         shown["storage_path"] = without_secrets(options.remote)
         shown["local_path"] = options.storage_path
+    if options.study_storage is not None:
+        shown["study_storage"] = StudyPlace(options.study_storage).shown
     return command(
         "search",
         *(

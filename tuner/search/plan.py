@@ -25,8 +25,10 @@ from tuner.engine.stages import (
     stages_of,
 )
 from tuner.engine.study import check_sampler
+from tuner.engine.study_mirror import check_place
+from tuner.engine.study_place import StudyPlace
 from tuner.runs.folder import LEDGER, LOCK, RUN, SPACE, fingerprints, name_of, run_folder
-from tuner.runs.ledger import read_state
+from tuner.runs.ledger import read_events, read_state, run_key
 from tuner.runs.lock import RunLock
 from tuner.runs.open import open_run
 from tuner.runs.request import ExecutionOptions, SearchRequest
@@ -57,6 +59,7 @@ class SearchPlan:
     prints: dict[str, Any]
     earlier: tuple[dict[str, Any], ...] = ()  # what other runs know
     storage: Storage | None = None  # where the folder is mirrored, if anywhere
+    study: StudyPlace | None = None  # where the Optuna study is mirrored, if anywhere
 
     @property
     def timed_text(self) -> str | None:
@@ -111,7 +114,13 @@ def make_plan(
             space, changed = open_space(request), False
             check_against(request, space)
             earlier = tuple(knowledge(request, space))
+    study: StudyPlace | None = None
+    with gathered:
+        if options.study_storage is not None:
+            study = StudyPlace(options.study_storage)
     gathered.tell()
+    if study is not None:  # last, as it waits for a server
+        check_study(study, options, name, folder)
     stages = stages_of(request, examples=space.examples, budget=space.budget)
     if is_timed(request, options.time_budget_s):
         stages = before_the_speed_is_known(request.promotion)
@@ -130,7 +139,14 @@ def make_plan(
         *(request, options, name, folder, space, data, stages, prints),
         earlier=earlier,
         storage=storage,
+        study=study,
     )
+
+
+def check_study(place: StudyPlace, options: ExecutionOptions, name: str, folder: Path) -> None:
+    """A study of this name may be there if it is this run's."""
+    begun = read_events(folder / LEDGER, lambda line: None) if options.resume else []
+    check_place(place, name, run_key(begun[0]) if begun else None)
 
 
 def lacks_earlier(state: RunState, request: SearchRequest) -> bool:

@@ -165,6 +165,14 @@ class Space:
         outside = {key: known[key] for key in self.missing(point) if key in known}
         return self.params(point), outside
 
+    def start_params(self) -> list[dict[str, Label]]:
+        """Points to begin with, for `study.enqueue_trial`: the default, if the space holds all of
+        it, and the start points of the file. What these leave open, the sampler decides."""
+        default = self.default_point()
+        points = ([] if self.missing(default) else [default]) + list(self.start_from)
+        found = [self.params(point) for point in points]
+        return [each for n, each in enumerate(found) if each and each not in found[:n]]
+
     @property
     def encoders(self) -> tuple[str, ...]:
         """The one of all trials, or those that the search chooses from."""
@@ -234,14 +242,18 @@ def shipped_spaces() -> dict[str, Path]:
 
 
 def load_space(
-    name_or_path: str, tasks: str | None = None, overrides: Mapping[str, Any] | None = None
+    name_or_path: str | Path,
+    tasks: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Space:
     """A space by its shipped name, or from a YAML file, checked whole.
 
     `tasks` is a task set to take instead of the file's own. `overrides` are settings that hold
     in every trial: parameters of the same name are not searched any more (see `notes`).
+
+    >>> settings = load_space("default").suggest(trial)  # in an objective of Optuna's
     """
-    shipped = shipped_spaces()
+    name_or_path, shipped = str(name_or_path), shipped_spaces()
     if name_or_path in shipped:
         path = shipped[name_or_path]
     elif re.search(r"\.ya?ml$|[/\\]", name_or_path):
@@ -250,7 +262,7 @@ def load_space(
         fault = f"'{name_or_path}' is neither a .yaml file nor a space that comes with the package"
         raise InputError("search space", [f"{fault}; {suggest(name_or_path, shipped)}"])
     try:
-        draft = read_space(path, tasks, overrides or {})
+        draft = read_space(path, None if tasks is None else str(tasks), overrides or {})
     except RecursionError:
         raise InputError(str(path), ["is nested too deeply; is an alias part of itself?"]) from None
     space = Space(

@@ -19,6 +19,7 @@ from model.common.untrusted import read_regular
 from tuner.export.tensorboard.board import name_of
 from tuner.export.tensorboard.columns import default_values
 from tuner.runs.folder import REPORT, RUN, SPACE
+from tuner.runs.ledger import run_key
 from tuner.runs.open import FinishedRun
 from tuner.runs.state import OVERALL, RunState, TrialState, objective_value
 from tuner.soup.record import SOUP, SOUP_JSON, SoupRecord, read_soup
@@ -84,7 +85,7 @@ class Snapshot:
 
 
 def snapshot(run: FinishedRun) -> Snapshot:
-    key = run_key(run)
+    key = run_key(run.events[0] if run.events else run.name)
     default = clean_params(default_values(run.space))
     trials = {
         trial.id: trial_record(trial, run, key, default) for trial in run.state.trials.values()
@@ -95,12 +96,6 @@ def snapshot(run: FinishedRun) -> Snapshot:
         files={name: content for name, content in contents(run.folder)},
         state=run.state,
     )
-
-
-def run_key(run: FinishedRun) -> str:
-    """From the ledger's first line: the same wherever the folder lies and however it is named."""
-    first = json.dumps(run.events[0] if run.events else run.name, sort_keys=True)
-    return hashlib.sha256(first.encode()).hexdigest()[:32]
 
 
 def trial_key(run: str, trial: str) -> str:

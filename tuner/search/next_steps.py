@@ -8,7 +8,7 @@ from pathlib import Path
 from model.cli.flags import flags_of
 from model.cli.invocation import command
 from model.cli.text import shown_path
-from tuner.engine.study_place import StudyPlace
+from tuner.engine.database.place import StudyPlace
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.state import RunState
 from tuner.runs.storage.storage import without_secrets

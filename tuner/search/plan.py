@@ -13,6 +13,8 @@ from model.common.errors import Gathered
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
+from tuner.engine.database.mirror import check_place
+from tuner.engine.database.place import StudyPlace
 from tuner.engine.earlier import knowledge_of
 from tuner.engine.points import Points
 from tuner.engine.stages import (
@@ -25,8 +27,6 @@ from tuner.engine.stages import (
     stages_of,
 )
 from tuner.engine.study import check_sampler
-from tuner.engine.study_mirror import check_place
-from tuner.engine.study_place import StudyPlace
 from tuner.runs.folder import LEDGER, LOCK, RUN, SPACE, fingerprints, name_of, run_folder
 from tuner.runs.ledger import read_events, read_state, run_key
 from tuner.runs.lock import RunLock

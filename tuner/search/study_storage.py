@@ -14,9 +14,9 @@ from threading import Event as Flag
 from threading import Thread
 
 from model.common.errors import InputError
+from tuner.engine.database.mirror import StudyMirror
+from tuner.engine.database.place import StudyPlace
 from tuner.engine.study import SearchSpace
-from tuner.engine.study_mirror import StudyMirror
-from tuner.engine.study_place import StudyPlace
 from tuner.runs.ledger import Ledger, read_events, run_key
 from tuner.runs.state import Event, RunState, Warn
 from tuner.search.next_steps import study_command

@@ -15,8 +15,8 @@ from model.common.secrets import forms
 from tests.tuner.made_up_runs import FakeSpace, begin, close, create, evaluate
 from tests.tuner.postgres_server import PASSWORD, Postgres
 from tests.tuner.search_runs import SAME, SMALL, Started, open_study, run_here
+from tuner.engine.database.place import StudyPlace
 from tuner.engine.study import quiet
-from tuner.engine.study_place import StudyPlace
 from tuner.runs.ledger import Ledger
 from tuner.search import study_storage as module
 from tuner.search.study_storage import mirrored_study

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from model.common.errors import InputError
-from tuner.engine.study_mirror import StudyMirror
-from tuner.engine.study_place import EXAMPLE, StudyPlace
+from tuner.engine.database.mirror import StudyMirror
+from tuner.engine.database.place import EXAMPLE, StudyPlace
 from tuner.export.trackers.destination import Destination
 from tuner.export.trackers.records import Record, Snapshot
 from tuner.runs.open import open_run

@@ -19,8 +19,8 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as S
 
 from model.common.errors import InputError
+from tuner.engine.database.place import StudyPlace
 from tuner.engine.study import SearchSpace, freeze, lost, place_of
-from tuner.engine.study_place import StudyPlace
 from tuner.runs.state import RunState
 
 if TYPE_CHECKING:

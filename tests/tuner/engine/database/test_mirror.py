@@ -15,9 +15,9 @@ from optuna.trial import TrialState as S
 
 from model.common.errors import InputError
 from tests.tuner.made_up_runs import FakeSpace, begin, close, create, evaluate, live_through
+from tuner.engine.database.mirror import StudyMirror, check_place
+from tuner.engine.database.place import StudyPlace
 from tuner.engine.study import quiet, rebuild_study
-from tuner.engine.study_mirror import StudyMirror, check_place
-from tuner.engine.study_place import StudyPlace
 from tuner.runs.ledger import Ledger, read_events, run_key
 from tuner.runs.state import RunState
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from model.common.errors import InputError
-from tuner.engine.study_place import StudyPlace
+from tuner.engine.database.place import StudyPlace
 
 SECRET = "s3same/{open}@me"
 QUOTED = "s3same%2F%7Bopen%7D%40me"

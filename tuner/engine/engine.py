@@ -141,8 +141,8 @@ class Engine:
             return None
         if step.configuration is None:
             return self._create_search_trial()
-        if step.seed is None:
-            return self._promote(step.configuration, step.level)
+        if step.seed is None or step.level == self.stages.top > 0:
+            return self._promote(step.configuration, step.level, step.seed)
         return self._repeat(step.configuration, step.seed, step.level)
 
     def _create_search_trial(self) -> TrialState | None:
@@ -183,11 +183,14 @@ class Engine:
         self.log(f"all {tried} points of the space are tried; {stages.text()}")
         return self._next_trial()
 
-    def _promote(self, configuration: str, level: int) -> TrialState | None:
+    def _promote(
+        self, configuration: str, level: int, seed: int | None = None
+    ) -> TrialState | None:
         first = self.state.trials[configuration]
         if self.stages.promotion == "restart":
             return self._created(
-                *(None, first.params, first.settings, PROMOTED, first.seed),
+                *(None, first.params, first.settings, PROMOTED),
+                first.seed if seed is None else seed,
                 of=configuration,
                 level=level,
             )
@@ -457,5 +460,6 @@ class Engine:
         if trial.origin == CONFIRM:
             return f"{trial.of} again with seed {trial.seed}"
         if trial.origin == PROMOTED:
-            return f"{trial.of} again, for {trial.length:,} examples"
+            seed = f", seed {trial.seed}" if self.state.has_another_seed(trial) else ""
+            return f"{trial.of} again, for {trial.length:,} examples{seed}"
         return settings_text(trial.params)

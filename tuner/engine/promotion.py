@@ -5,6 +5,7 @@ Between a run's state and the ladder of its rungs: everything here follows from 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +80,8 @@ class Promotion:
             self.ladder.leave(name, trial.level)
 
     def _takes_part(self, trial: TrialState) -> bool:
-        return not trial.is_repeat and trial.level <= self.stages.top
+        another = self.state.has_another_seed(trial)
+        return not (trial.is_repeat or another) and trial.level <= self.stages.top
 
     # --- trials that rest -------------------------------------------------------------------
 
@@ -134,14 +136,28 @@ class Promotion:
         return next((step for step in wanted if (step.configuration, step.seed) not in there), None)
 
     def _final(self) -> Step | None:
-        """One for each of the best; where one fails, the next best has its place."""
-        if not self.stages.top or any(trial.is_repeat for trial in self.state.open_trials):
+        """One for each of the best; where one fails, the next best has its place.
+
+        Where there are more places than configurations, the best run again with further seeds:
+        they cost no time on machines that would be idle, and a soup of them is worth more training.
+        One of these that fails is not made up for.
+        """
+        top = self.stages.top
+        if not top or any(trial.is_repeat for trial in self.state.open_trials):
             return None
-        if self.ladder.is_full(self.stages.top):
+        entered, failed = self.ladder.levels[top].entered, self.ladder.levels[top].failed
+        further = [trial for trial in self.state.further_seeds if trial.level == top]
+        if len(entered) - len(failed) + len(further) >= self.stages.final.places:
             return None
-        entered = self.ladder.levels[-1].entered
-        left = (name for name in self.finalists() if name not in entered)
-        return next((Step(name, self.stages.top) for name in left), None)
+        names = self.finalists()
+        if left := [name for name in names if name not in entered]:
+            return Step(left[0], top)
+        again = [name for name in names if name not in failed]
+        if self.stages.promotion == "continue" or not again:
+            return None
+        times = Counter(trial.of for trial in further)
+        name = min(again, key=lambda each: times[each])  # of equals the better one
+        return Step(name, top, self.state.seed + 1 + times[name])
 
     def finalists(self) -> list[str]:
         """By rank at the last rung, unless the model of the results is sure of another one.

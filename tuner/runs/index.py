@@ -21,7 +21,8 @@ class Index:
         self.search: list[TrialState] = []  # one for each configuration
         self.repeats: list[TrialState] = []
         self.distilled: list[TrialState] = []
-        self.runs: dict[str, list[TrialState]] = {}  # of each configuration, repeats apart
+        self.further: list[TrialState] = []  # finals with another seed than their configuration's
+        self.runs: dict[str, list[TrialState]] = {}  # of each configuration, with its own seed
         self.open: dict[str, TrialState] = {}  # in the order of their creation
         self.ended: list[TrialState] = []  # in the order of their closing
         self.counts: Counter[str] = Counter()  # of the search, by status
@@ -34,8 +35,10 @@ class Index:
         self.open[trial.id] = trial
         if trial.is_repeat:
             (self.distilled if trial.origin == "distilled" else self.repeats).append(trial)
+        elif (runs := self.runs.setdefault(trial.configuration, [])) and runs[0].seed != trial.seed:
+            self.further.append(trial)
         else:
-            self.runs.setdefault(trial.configuration, []).append(trial)
+            runs.append(trial)
         if trial.of is None:
             self.search.append(trial)
             self.counts["open"] += 1

@@ -341,6 +341,15 @@ class RunState:
         return list(self._index.repeats)
 
     @property
+    def further_seeds(self) -> list[TrialState]:
+        """Of finals: the same settings and length, and another seed."""
+        return list(self._index.further)
+
+    def has_another_seed(self, trial: TrialState) -> bool:
+        """Than the trial that its settings were first tried in."""
+        return trial.seed != self.trials.get(trial.configuration, trial).seed
+
+    @property
     def distilled(self) -> list[TrialState]:
         return list(self._index.distilled)
 

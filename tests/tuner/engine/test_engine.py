@@ -781,6 +781,46 @@ def test_a_final_that_fails_gives_its_place_to_the_next(
     assert best is not None and (best.configuration, best.level) == ("t0001", 2)
 
 
+def finals(state: RunState) -> list[tuple[str, int]]:
+    return [(t.configuration, t.seed) for t in state.trials.values() if t.level == 2]
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_finals_beyond_the_configurations_are_further_seeds_of_the_best(
+    engine_of: Callable[..., Engine], slots: int
+) -> None:
+    seven = Stages((*THREE_RUNGS[:2], Rung(900, 7)))
+    engine = search(engine_of, seven, slots)
+    state = engine.state
+    names, seed = ["t0002", "t0001", "t0000"], state.seed
+    again = [(name, seed + 1) for name in names] + [("t0002", seed + 2)]
+    assert finals(state) == [(name, seed) for name in names] + again
+    assert [(trial.length, trial.seed) for trial in state.runs_of("t0002")] == [
+        *((100, seed), (300, seed), (900, seed))
+    ]
+    assert state.examples == seven.cost() and len(state.ranked()) == len(state.closed_trials)
+    assert "seed" in engine.describe(state.further_seeds[0])
+    # A search that goes on where it was is rung by rung the same.
+    assert search(engine_of, seven, slots).state.trials == state.trials
+
+
+def test_a_further_seed_that_fails_takes_nothing_from_the_others(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(Stages((*THREE_RUNGS[:2], Rung(900, 4))), slots=1)
+    while not engine.done:
+        job = engine.next_job()
+        assert job is not None
+        engine.started(job.trial, "host", 1)
+        if engine.state.has_another_seed(engine.state.trials[job.trial]):
+            engine.failed(job.trial, {"kind": "memory", "reason": "no room"})
+        else:
+            train(engine, job.trial)
+    assert len(finals(engine.state)) == 4
+    best = engine.state.best_trial()
+    assert best is not None and (best.configuration, best.status) == ("t0002", "finished")
+
+
 def test_a_default_that_fails_is_not_waited_for(engine_of: Callable[..., Engine]) -> None:
     engine = engine_of(RESTART, slots=1)
     engine.failed(begin_trial(engine), {"kind": "code", "reason": "broke"})

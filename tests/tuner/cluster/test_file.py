@@ -186,6 +186,15 @@ BAD = {
         "authOptions: {mode: disabled}",
         "Ray starts without a token",
     ),
+    "a misspelt setting of a job": (
+        KUBERAY,
+        "ttlSecondsAfterFinished",
+        "ttlSecondAfterFinished",
+        "is not a setting of a RayJob; did you mean 'ttlSecondsAfterFinished'?",
+    ),
+    "a misspelt setting of workers": (KUBERAY, "maxReplicas: 4", "maxReplica: 4", "'maxReplicas'?"),
+    "a number that must be a text": (KUBERAY, 'num-cpus: "0"', "num-cpus: 0", "write it in quotes"),
+    "a text that must be a number": (KUBERAY, "maxReplicas: 4", 'maxReplicas: "4"', "is a number"),
     "storage in a pod": (KUBERAY, "s3://our-bucket/runs", "/runs", "storage '/runs' is a folder"),
 }
 

@@ -1,6 +1,6 @@
 # The project and all that it needs, for a machine with NVIDIA GPUs or without:
-#   docker build -t stockpot .                         # about 8 GB: PyTorch brings CUDA along
-#   docker build --build-arg DEVICE=cpu -t stockpot .  # about 2 GB
+#   docker build -t stockpot .                         # with CUDA, which PyTorch brings along
+#   docker build --build-arg DEVICE=cpu -t stockpot .  # without: 2.3 GB of packages
 #   docker run --rm --gpus all --shm-size 8g stockpot  # what this machine can do: stockpot selfcheck
 FROM python:3.11.14-slim-bookworm AS build
 ARG DEVICE=cuda

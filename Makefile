@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 SEARCH_ARGS ?=
 BENCHES ?= throughput operations smart evaluation turnover efficiency scale soup startup silences neighbours disk report board simulated_faults fault_campaign soak
 
-.PHONY: search test quick test-cluster packages lint types bench clean
+.PHONY: search test quick test-cluster packages lint types bench dist clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml constraints.txt
@@ -70,5 +70,14 @@ packages:
 bench: $(DEV_READY)
 	@for name in $(BENCHES); do echo "== benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
+# Wheel and source archive in dist/, looked at by the tools of an index. Uploads nothing.
+dist:
+	@rm -rf dist && test -x build/tools/bin/python || $(PYTHON) -m venv build/tools
+	@build/tools/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		build check-wheel-contents twine
+	build/tools/bin/python -m build --outdir dist
+	build/tools/bin/twine check --strict dist/*
+	build/tools/bin/check-wheel-contents dist/*.whl
+
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -159,6 +159,6 @@ def test_the_files_for_github_fit_the_project() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     targets = {found for step in steps for found in re.findall(r"\bmake ([\w-]+)", step)}
-    assert targets == {"test", "search"}
+    assert targets == {"test", "search", "dist"}
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert {hook["id"] for hook in hooks} == {"ruff", "ruff-format", "mypy"}

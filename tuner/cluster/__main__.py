@@ -14,13 +14,15 @@ from model.common.errors import InputError
 EXAMPLES = {
     "the file here": "check",
     "another": "check docs/clusters/gcp.yaml --storage-path gs://bucket/runs",
+    "a Slurm script": "check docs/clusters/slurm.sbatch --shared",
     "a run": "fetch s3://bucket/runs big",
+    "is it there?": "has s3://bucket/runs big",
 }
 
 
 def make_parser() -> Parser:
     parser = command_parser("cluster", "Check a cluster file; fetch a run from storage.", EXAMPLES)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="check | fetch")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="check | fetch | has")
     about = "Tell all that is wrong with a cluster file, offline."
     look = commands.add_parser("check", help=about, description=about)
     text = "Files to check (default: cluster.yaml)."
@@ -35,6 +37,10 @@ def make_parser() -> Parser:
     get.add_argument("name", metavar="NAME", help="Name of the run.")
     text = "Folder of all runs (default: runs)."
     get.add_argument("--to", type=Path, default=Path("runs"), metavar="DIR", help=text)
+    about = "Whether a run is there: exit code 0 if it can be resumed, 1 if it can be begun."
+    there = commands.add_parser("has", help=about, description=about)
+    there.add_argument("url", metavar="PLACE", help="The search's --storage-path.")
+    there.add_argument("name", metavar="NAME", help="Name of the run.")
     return parser
 
 
@@ -43,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return check(arguments) if arguments.command == "check" else fetch(arguments)
+    return {"check": check, "fetch": fetch, "has": has}[arguments.command](arguments)
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -71,6 +77,21 @@ def fetch(arguments: argparse.Namespace) -> int:
     state = fetch_run_folder(arguments.url, arguments.name, folder, warn)
     print(f"{folder}: {len(state.trials)} trials")
     return 0
+
+
+def has(arguments: argparse.Namespace) -> int:
+    """For scripts that may be started again, on a machine that knows nothing of the last time."""
+    from tuner.runs.folder import LEDGER, run_folder
+    from tuner.runs.storage.storage import Storage, is_url
+
+    if is_url(arguments.url):
+        storage = Storage(arguments.url)
+        storage.check()
+        there = storage.inside(arguments.name).read(LEDGER) is not None
+    else:
+        there = (run_folder(Path(arguments.url).absolute(), arguments.name) / LEDGER).exists()
+    print(f"{arguments.name}: {'is there' if there else 'is not there yet'}")
+    return 0 if there else 1
 
 
 if __name__ == "__main__":

@@ -22,16 +22,17 @@ from tuner.cluster.kuberay import is_kuberay, kuberay_faults
 from tuner.cluster.node_settings import typos
 from tuner.cluster.pins import image_faults, other_versions
 from tuner.cluster.placeholders import placeholder_faults
+from tuner.cluster.shell import LOOPBACK, TOKEN
+from tuner.cluster.slurm import is_slurm, slurm_faults
+from tuner.cluster.task_file import launcher_of, task_faults
 from tuner.runs.storage.storage import is_url
 
 PROVIDERS = ("aws", "gcp", "azure", "local", "vsphere", "external", "readonly", "fake_multinode")
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 COMMANDS = (
     *("initialization_commands", "setup_commands", "head_setup_commands"),
     *("worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands"),
 )
-TOKEN = "RAY_AUTH_MODE=token"
 
 
 def check_file(path: Path, storage: str | None = None, *, shared: bool = False) -> list[str]:
@@ -39,10 +40,15 @@ def check_file(path: Path, storage: str | None = None, *, shared: bool = False) 
     if is_kuberay(path):
         faults = list(placeholder_faults(path.read_text(encoding="utf-8")))
         return faults + kuberay_faults(path, lambda each: storage_faults(each, shared=shared))
+    if is_slurm(path):
+        return slurm_faults(path, storage, shared=shared)
     try:
         file = read_yaml(path)
     except InputError as error:
         return error.faults
+    if launcher := launcher_of(file.data):
+        faults = list(placeholder_faults(path.read_text(encoding="utf-8")))
+        return faults + list(task_faults(file, launcher, storage, shared=shared))
     faults = list(schema_faults(file))
     misread = bool(faults)
     faults += placeholder_faults(path.read_text(encoding="utf-8"))

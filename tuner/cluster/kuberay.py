@@ -18,6 +18,23 @@ SPEC = {
     *("headGroupSpec", "headServiceAnnotations", "managedBy", "rayVersion", "suspend"),
     *("upgradeStrategy", "workerGroupSpecs"),
 }
+# As the operator's types name them. Kubernetes drops a field that it does not know, with a warning.
+JOB = {
+    *("activeDeadlineSeconds", "backoffLimit", "clusterSelector", "deletionStrategy"),
+    *("entrypoint", "entrypointNumCpus", "entrypointNumGpus", "entrypointResources", "jobId"),
+    *("managedBy", "metadata", "preRunningDeadlineSeconds", "rayClusterSpec", "runtimeEnvYAML"),
+    *("shutdownAfterJobFinishes", "submissionMode", "submitterConfig", "submitterPodTemplate"),
+    *("suspend", "ttlSecondsAfterFinished"),
+}
+HEAD = {
+    *("enableIngress", "headService", "labels", "rayStartParams", "resources", "serviceType"),
+    "template",
+}
+WORKERS = {
+    *("groupName", "idleTimeoutSeconds", "labels", "maxReplicas", "minReplicas", "numOfHosts"),
+    *("rayStartParams", "replicas", "resources", "scaleStrategy", "suspend", "template"),
+}
+COUNTS = ("replicas", "minReplicas", "maxReplicas", "numOfHosts", "idleTimeoutSeconds")
 INSIDE = ("LoadBalancer", "NodePort")
 
 
@@ -46,13 +63,14 @@ def kuberay_faults(path: Path, storage: Callable[[str], list[str]]) -> list[str]
 
 def document_faults(entry: dict[str, Any], storage: Callable[[str], list[str]]) -> Iterator[str]:
     spec = entry["spec"]
+    if entry["kind"] == "RayJob":
+        yield from unknown(spec, JOB, "a RayJob")
     if command := spec.get("entrypoint"):
         yield from storage(command)
         yield from other_versions(command)
     cluster = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec
-    for name in cluster:
-        if name not in SPEC and cluster is not spec:
-            yield f"'{name}' is not a setting of a RayCluster; {suggest(name, SPEC)}"
+    if cluster is not spec or entry["kind"] == "RayCluster":
+        yield from unknown(cluster, SPEC, "a RayCluster")
     ray = pins().get("ray", set())
     if str(cluster.get("rayVersion")) not in ray:
         found = cluster.get("rayVersion")
@@ -66,8 +84,28 @@ def document_faults(entry: dict[str, Any], storage: Callable[[str], list[str]]) 
         yield f"{fault}; make it ClusterIP and use kubectl port-forward"
     if str((head.get("rayStartParams") or {}).get("num-cpus")) != "0":
         yield "the head takes trials; keep it free with rayStartParams: {num-cpus: '0'}"
-    for group in [head, *cluster.get("workerGroupSpecs", [])]:
+    workers = cluster.get("workerGroupSpecs", [])
+    yield from unknown(head, HEAD, "the head's group")
+    for group in workers:
+        yield from unknown(group, WORKERS, "a group of workers")
+    for group in [head, *workers]:
+        yield from group_faults(group.get("groupName", "head"), group)
         yield from pod_faults(group.get("groupName", "head"), group["template"]["spec"])
+
+
+def unknown(part: dict[str, Any], known: set[str], what: str) -> Iterator[str]:
+    for name in part:
+        if name not in known:
+            yield f"'{name}' is not a setting of {what}; {suggest(str(name), known)}"
+
+
+def group_faults(name: str, group: dict[str, Any]) -> Iterator[str]:
+    for key, value in (group.get("rayStartParams") or {}).items():
+        if not isinstance(value, str):
+            yield f"{name}: rayStartParams are texts, but {key} is {value!r}; write it in quotes"
+    for key in COUNTS:
+        if key in group and not isinstance(group[key], int):
+            yield f"{name}: {key} is a number, but is {group[key]!r}; write it without quotes"
 
 
 def pod_faults(name: str, pod: dict[str, Any]) -> Iterator[str]:

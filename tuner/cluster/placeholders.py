@@ -11,6 +11,7 @@ from collections.abc import Iterator
 # Nobody has these: they are for examples.
 EXAMPLES = re.compile(
     r"sg-0123456789abcdef0|\bmy-project\b|\b192\.0\.2\.\d+|\w+://BUCKET\b|\bmy-registry\b"
+    r"|=PARTITION\b|/path/to/shared\b"
 )
 # Somebody may have these: they count while the mark is there.
 AS_SHIPPED = re.compile(

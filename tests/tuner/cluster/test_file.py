@@ -16,7 +16,9 @@ pytest.importorskip("botocore")
 ROOT = Path(__file__).parents[3]
 AWS = ROOT / "cluster.yaml"
 SHIPPED = [AWS, *sorted((ROOT / "docs" / "clusters").glob("*.yaml"))]
-GCP, KUBERAY, LOCAL = SHIPPED[1:]
+GCP, KUBERAY, LOCAL = (
+    ROOT / "docs" / "clusters" / f"{n}.yaml" for n in ("gcp", "kuberay", "local")
+)
 
 
 FILLED_IN = {
@@ -184,6 +186,15 @@ BAD = {
         "authOptions: {mode: disabled}",
         "Ray starts without a token",
     ),
+    "a misspelt setting of a job": (
+        KUBERAY,
+        "ttlSecondsAfterFinished",
+        "ttlSecondAfterFinished",
+        "is not a setting of a RayJob; did you mean 'ttlSecondsAfterFinished'?",
+    ),
+    "a misspelt setting of workers": (KUBERAY, "maxReplicas: 4", "maxReplica: 4", "'maxReplicas'?"),
+    "a number that must be a text": (KUBERAY, 'num-cpus: "0"', "num-cpus: 0", "write it in quotes"),
+    "a text that must be a number": (KUBERAY, "maxReplicas: 4", 'maxReplicas: "4"', "is a number"),
     "storage in a pod": (KUBERAY, "s3://our-bucket/runs", "/runs", "storage '/runs' is a folder"),
 }
 
@@ -242,6 +253,20 @@ def test_storage_may_be_asked_about_alone(aws: Path) -> None:
     assert "storage 'runs'" in fault
     assert not check_file(aws, "runs", shared=True)
     assert not check_file(aws, "s3://bucket/runs")
+
+
+def test_a_script_can_ask_whether_a_run_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in (str(tmp_path), f"file://{tmp_path}"):
+        assert main(["has", place, "big"]) == 1
+        assert "big: is not there yet" in capsys.readouterr().out
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "ledger.jsonl").write_text("{}\n")
+    for place in (str(tmp_path), f"file://{tmp_path}"):
+        assert main(["has", place, "big"]) == 0
+        assert "big: is there" in capsys.readouterr().out
+    assert main(["has", "s3://key:word@nowhere?endpoint_override=http://127.0.0.1:1", "big"]) == 2
 
 
 def test_images_are_pinned_by_tag_or_digest() -> None:

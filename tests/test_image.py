@@ -49,6 +49,8 @@ def test_what_is_copied_is_there_and_goes_to_the_builder() -> None:
     assert rules[0] == "*"
     assert {rule[1:] for rule in rules if rule[0] == "!"} == set(copied())
     assert all((ROOT / name).exists() for name in copied())
+    packages = {path.parent.name for path in ROOT.glob("*/py.typed")}
+    assert packages <= set(copied())
 
 
 def test_the_install_brings_the_pins_and_both_devices_are_known() -> None:

@@ -40,7 +40,7 @@ from tuner.export.tensorboard.hparams import (
 from tuner.runs.folder import TRIALS, trial_folder
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.open import open_run
-from tuner.runs.state import CLOSING, DISTILLED, Event, RunState, TrialState, Warn
+from tuner.runs.state import CLOSING, CONFIRM, DISTILLED, Event, RunState, TrialState, Warn
 from tuner.space.space import Space
 
 PICTURED = 10  # of the best trials have pictures in a board that is made anew
@@ -162,7 +162,7 @@ class Board:
     def _start(self, trial: TrialState) -> None:
         self.files[trial.id] = EventFile(self._place(trial))
         cells = self.columns.values(trial.settings, trial.origin, OUTCOMES[trial.status])
-        start = session_start(name_of(trial), cells, trial.created)
+        start = session_start(name_of(trial, self.state), cells, trial.created)
         self.files[trial.id].add(start, trial.created)
 
     def _closed(self, trial: TrialState, event: Event) -> None:
@@ -211,12 +211,13 @@ class Board:
         }
 
 
-def name_of(trial: TrialState) -> str:
+def name_of(trial: TrialState, state: RunState) -> str:
     """In the table and its order: t0000 default, t0009 = t0003 longer, t0012 failed."""
     name = f"{trial.id} default" if trial.origin == "default" else trial.id
     if trial.of is not None:
-        again = f"seed {trial.seed}" if trial.is_repeat else "longer"
-        name += f" = {trial.of} " + ("distilled" if trial.origin == DISTILLED else again)
+        again = ["distilled" if trial.origin == DISTILLED else "longer"] * (trial.origin != CONFIRM)
+        again += [f"seed {trial.seed}"] * state.has_another_seed(trial)
+        name += f" = {trial.of} {', '.join(again)}"
     return name if trial.status in ("open", "finished") else f"{name} {OUTCOMES[trial.status]}"
 
 

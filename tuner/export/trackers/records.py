@@ -146,7 +146,7 @@ def trial_record(
     told = {"of": trial.of, "failure": trial.kind, "reason": trial.reason}
     return Record(
         key=trial_key(key, trial.id),
-        name=name_of(trial),
+        name=name_of(trial, run.state),
         params={**params, "seed": trial.seed, **length},
         tags={n: clean(text) for n, text in (tags | told).items() if text},
         points=tuple(trial_points(trial, run.state.objectives)),

@@ -52,7 +52,8 @@ class Plan:
         kind = rng.choice(["full", "continue", "restart"])
         stages = in_full(TRIALS, MAXIMUM)
         if kind != "full":
-            stages = for_trials(TRIALS, MAXIMUM, promotion=kind)  # type: ignore[arg-type]
+            finals = rng.choice([None, None, 4])  # of which some are further seeds
+            stages = for_trials(TRIALS, MAXIMUM, promotion=kind, finals=finals)  # type: ignore[arg-type]
         remote, faults = rng.random() < 0.4, rng.randint(2, 9)
         return cls(slots, stages, remote, 0 if quiet else faults)
 

@@ -74,8 +74,8 @@ def open_run(
     which `warn` is told as well.
     """
     folder, notes = Path(folder), list[str]()
-    require_runs([folder])
     refuse_strange(folder)
+    require_runs([folder])
 
     def note(line: str) -> None:
         notes.append(line)

@@ -159,7 +159,9 @@ class Ladder:
             allowed = max(places - self._unknown(level), int(len(at.results) / self.reduction))
             along = self._along(level)
             best = next((each for each in at.waiting if each.configuration not in along), None)
-            if best and self._rank(best, at, along) < min(places, allowed):
+            reserved = sum(name not in above.entered for name in along)
+            free = places - len(above.entered) > reserved
+            if best and free and self._rank(best, at, along) < min(places, allowed):
                 return best.configuration, level + 1
             for name in along if allowed > 0 else ():
                 if name not in above.entered and any(name == w.configuration for w in at.waiting):
@@ -168,8 +170,18 @@ class Ladder:
 
     def _along(self, level: int) -> list[str]:
         """Who goes on from this rung whatever its score, as long as a place is left for another."""
-        names = [name for name in (self.default, self.start) if name is not None]
-        return names[: max(1, self.places(level + 1) - 1)]
+        names = (name for name in (self.default, self.start) if name is not None)
+        coming = [name for name in names if self._may_come(name, level)]
+        return coming[: max(1, self.places(level + 1) - 1)]
+
+    def _may_come(self, name: str, level: int) -> bool:
+        """Whether it goes on from this rung, or still may: no place is kept for one that cannot."""
+        at = self.levels[level]
+        if name in self.levels[level + 1].entered or name in at.running:
+            return True
+        if name in at.entered:
+            return any(name == each.configuration for each in at.waiting)
+        return not self.is_complete(level)
 
     def _rank(self, result: Result, at: Level, along: Sequence[str]) -> int:
         """From 0, with those that go along before all others."""

@@ -150,10 +150,13 @@ class Promotion:
         if len(entered) - len(failed) + len(further) >= self.stages.final.places:
             return None
         names = self.finalists()
-        if left := [name for name in names if name not in entered]:
+        goes_on = self.stages.promotion == "continue"
+        trials = self.state.trials
+        left = [n for n in names if n not in entered and not (goes_on and trials[n].closed)]
+        if left:
             return Step(left[0], top)
         again = [name for name in names if name not in failed]
-        if self.stages.promotion == "continue" or not again:
+        if goes_on or not again:
             return None
         times = Counter(trial.of for trial in further)
         name = min(again, key=lambda each: times[each])  # of equals the better one

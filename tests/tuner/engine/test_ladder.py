@@ -14,6 +14,11 @@ from tuner.engine.stages import Rung, Stages
 DEFAULT = "t0000"
 THREE = Stages((Rung(100, 9), Rung(300, 3), Rung(900, 1)))
 NAMES = [f"t{number:04d}" for number in range(9)]
+SHAPES = [
+    THREE,
+    Stages((Rung(100, 9), Rung(300, 3), Rung(500, 3), Rung(900, 1))),
+    Stages((Rung(100, 9), Rung(300, 2), Rung(500, 2), Rung(900, 1))),
+]
 NEVER = 1000.0  # of so many the best one goes on before the rung is complete
 
 
@@ -72,6 +77,33 @@ def test_the_first_start_point_goes_along_where_that_leaves_a_place_for_another(
     assert promoted(ladder_of(LOW_DEFAULT, start="t0003", stages=two)) == {DEFAULT, "t0002"}
 
 
+def test_its_place_is_kept_for_a_start_point_that_comes_last() -> None:
+    ladder = Ladder(SHAPES[1], 3.0, DEFAULT)
+    ladder.start = "t0001"
+    for name in NAMES:
+        ladder.enter(name, 0)
+    going = []
+    for score, name in enumerate([n for n in NAMES if n != "t0001"] + ["t0001"]):
+        tell(ladder, name, 0, 0.1 * score)  # each better than all before it
+        going += promote_all(ladder)
+    assert {DEFAULT, "t0001"} < {name for name, _ in going} and len(going) == 3
+    for name, level in going:  # grows
+        tell(ladder, name, level, 0.5)
+        going += promote_all(ladder)
+    assert ladder.is_complete(2) and len(ladder.levels[2].entered) == 3
+
+
+def test_no_place_is_kept_for_a_start_point_that_was_stopped_below() -> None:
+    ladder = ladder_of(LOW_DEFAULT, start="t0003", stages=SHAPES[1])
+    ladder.leave("t0003", 0)
+    going = promote_all(ladder)
+    assert {name for name, _ in going} == {DEFAULT, "t0002", "t0004"}
+    for name, level in going:  # grows
+        tell(ladder, name, level, 0.5)
+        going += promote_all(ladder)
+    assert ladder.is_complete(2) and len(ladder.levels[2].entered) == 3
+
+
 def test_a_start_point_that_failed_keeps_no_place() -> None:
     scores = [None if name == "t0003" else 0.1 * n for n, name in enumerate(NAMES)]
     assert promoted(ladder_of(scores, start="t0003")) == {DEFAULT, "t0008", "t0007"}
@@ -98,6 +130,7 @@ def test_the_order_of_results_does_not_matter_where_nobody_goes_on_before_all_ar
     st.permutations(range(9)),
     st.sampled_from([2.0, 3.0, NEVER]),
     st.sampled_from([None, NAMES[1], NAMES[5]]),
+    st.sampled_from(SHAPES),
     st.data(),
 )
 def test_a_search_gets_to_its_finals_whatever_happens_on_the_way(
@@ -105,9 +138,10 @@ def test_a_search_gets_to_its_finals_whatever_happens_on_the_way(
     order: list[int],
     reduction: float,
     start: str | None,
+    stages: Stages,
     data: st.DataObject,
 ) -> None:
-    ladder = Ladder(THREE, reduction, DEFAULT)
+    ladder = Ladder(stages, reduction, DEFAULT)
     ladder.start = start
     going: list[tuple[str, int]] = []
     for name in NAMES:
@@ -115,14 +149,20 @@ def test_a_search_gets_to_its_finals_whatever_happens_on_the_way(
     for place in order:
         tell(ladder, NAMES[place], 0, scores[place])
         going += promote_all(ladder)
-    for name, level in going:  # grows
+    running = list(going)
+    while running:  # whoever is done first
+        name, level = running.pop(data.draw(st.integers(0, len(running) - 1)))
         tell(ladder, name, level, data.draw(st.none() | st.floats(0, 1)))
-        going += promote_all(ladder)
-    assert ladder.is_complete(0) and ladder.is_complete(1)
+        running += (more := promote_all(ladder))
+        going += more
+    assert all(map(ladder.is_complete, range(stages.top)))
     there = [name for name, score in zip(NAMES, scores, strict=True) if score is not None]
-    assert len(ladder.levels[1].entered - ladder.levels[1].failed) <= 3
+    for level, rung in list(enumerate(stages.rungs))[1:-1]:
+        at = ladder.levels[level]
+        assert len(at.entered - at.failed) <= rung.places
     assert bool(ladder.finalists({})) == bool(there)
-    for name in {DEFAULT, start} & set(there):
+    along = [DEFAULT, start][: max(1, stages.rungs[1].places - 1)]
+    for name in set(along) & set(there):
         assert (name, 1) in going
     assert len(set(going)) == len(going)
 

@@ -18,6 +18,7 @@ EXAMPLES = {
     "a run": "fetch s3://bucket/runs big",
     "is it there?": "has s3://bucket/runs big",
 }
+NOT_THERE = 3  # as 1 and 2 are what went wrong
 
 
 def make_parser() -> Parser:
@@ -37,7 +38,7 @@ def make_parser() -> Parser:
     get.add_argument("name", metavar="NAME", help="Name of the run.")
     text = "Folder of all runs (default: runs)."
     get.add_argument("--to", type=Path, default=Path("runs"), metavar="DIR", help=text)
-    about = "Whether a run is there: exit code 0 if it can be resumed, 1 if it can be begun."
+    about = "Whether a run is there: exit code 0 if it can be resumed, 3 if it can be begun."
     there = commands.add_parser("has", help=about, description=about)
     there.add_argument("url", metavar="PLACE", help="The search's --storage-path.")
     there.add_argument("name", metavar="NAME", help="Name of the run.")
@@ -91,7 +92,7 @@ def has(arguments: argparse.Namespace) -> int:
     else:
         there = (run_folder(Path(arguments.url).absolute(), arguments.name) / LEDGER).exists()
     print(f"{arguments.name}: {'is there' if there else 'is not there yet'}")
-    return 0 if there else 1
+    return 0 if there else NOT_THERE
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ import copy
 import json
 import logging
 import re
-import shlex
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from tuner.cluster.kuberay import is_kuberay, kuberay_faults
 from tuner.cluster.node_settings import typos
 from tuner.cluster.pins import image_faults, other_versions
 from tuner.cluster.placeholders import placeholder_faults
-from tuner.cluster.shell import LOOPBACK, TOKEN
+from tuner.cluster.shell import LOOPBACK, TOKEN, place_of_search
 from tuner.cluster.slurm import is_slurm, slurm_faults
 from tuner.cluster.task_file import launcher_of, task_faults
 from tuner.runs.storage.storage import is_url
@@ -273,11 +271,8 @@ def workers(data: dict[str, Any]) -> int:
 
 def storage_faults(command: str, *, shared: bool) -> list[str]:
     """Of a command that starts a search."""
-    if "tuner.search" not in command:
-        return []
-    words = shlex.split(command.replace("=", " "))
-    places = [after for flag, after in pairwise(words) if flag == "--storage-path"]
-    fault = storage_fault(places[-1] if places else "runs", shared=shared)
+    place = place_of_search(command)
+    fault = None if place is None else storage_fault(place, shared=shared)
     return [fault] if fault else []
 
 

@@ -68,6 +68,8 @@ def document_faults(entry: dict[str, Any], storage: Callable[[str], list[str]]) 
     if command := spec.get("entrypoint"):
         yield from storage(command)
         yield from other_versions(command)
+    if "clusterSelector" in spec:  # a cluster that is there
+        return
     cluster = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec
     if cluster is not spec or entry["kind"] == "RayCluster":
         yield from unknown(cluster, SPEC, "a RayCluster")
@@ -109,7 +111,9 @@ def group_faults(name: str, group: dict[str, Any]) -> Iterator[str]:
 
 
 def pod_faults(name: str, pod: dict[str, Any]) -> Iterator[str]:
-    for container in pod["containers"]:
+    for number, container in enumerate(pod["containers"]):
+        if number:  # only the first is Ray's
+            continue
         for fault in image_faults(container.get("image")):
             yield f"{name}: {fault}"
         mounts = [mount.get("mountPath") for mount in container.get("volumeMounts", [])]

@@ -54,6 +54,8 @@ def dashboard_faults(text: str) -> Iterator[str]:
 
 
 def token_faults(text: str) -> Iterator[str]:
-    if re.search(r"\bray (?:start|symmetric-run)\b", text) and TOKEN not in text:
+    if re.search(r"\bray (?:start|symmetric-run)\b", text) and not re.search(
+        "RAY_AUTH_MODE=['\"]?token", text
+    ):
         fault = "Ray starts without a token, so whoever reaches its ports can run commands"
         yield f"{fault}; write: export {TOKEN}"

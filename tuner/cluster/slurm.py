@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,7 +125,11 @@ def read_script(text: str) -> Script:
 
 def words_of(text: str, number: int, faults: list[str]) -> Iterator[tuple[str, str]]:
     """The options of a directive by their long names; what is none becomes a fault."""
-    words = shlex.split(text, comments=True)
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        faults.append(f"line {number}: a quote that does not end; close it")
+        return
     while words:
         word = words.pop(0)
         if word.startswith("--"):
@@ -165,6 +171,13 @@ def ray_faults(script: Script) -> Iterator[str]:
         if not re.search(r"\bsrun\b.*\bsymmetric-run\b", script.commands):
             fault = "'ray symmetric-run' runs on the first node alone"
             yield f"{fault}; begin it with srun"
+        flags = re.search(r"\bsrun\b(.*?)\bray\b", script.commands)
+        told = "SRUN_CPUS_PER_TASK" in script.commands or (
+            flags and re.search(r"--cpus-per-task|\s-c", flags[1])
+        )
+        if "cpus-per-task" in script.options and not told:
+            fault = "srun does not take --cpus-per-task from the job, so Ray may have one core"
+            yield f'{fault}; write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"'
     elif script.nodes > 1 and "ray start" not in script.commands:
         fault = f"{script.nodes} nodes are asked for, and nothing starts Ray on them"
         yield f"{fault}; see docs/clusters/slurm.md"
@@ -180,10 +193,13 @@ def preemption_faults(script: Script) -> Iterator[str]:
         fault = f"--signal={told} tells every process, and Ray goes before the search has saved"
         yield f"{start}{fault}; write --signal=B:{told}"
     else:
-        name = told[2:].partition("@")[0].removeprefix("SIG")
-        if not re.search(rf"\btrap\b.*\b(?:SIG)?{re.escape(name)}\b", script.commands):
-            fault = f"no trap takes {name}, so it ends the script"
+        names = signal_names(told[2:].partition("@")[0])
+        if not re.search(rf"\btrap\b.*\b(?:SIG)?(?:{'|'.join(names)})\b", script.commands):
+            fault = f"no trap takes {names[-1]}, so it ends the script"
             yield f"{start}{fault}; add one that tells the search"
+        elif not re.search(r"\bwait\b", script.commands):
+            fault = "bash heeds a trap only when the command in the foreground has ended"
+            yield f"{start}{fault}; start the search with & and wait for it"
     if "requeue" in script.options or again:
         if "--resume" not in script.commands:
             fault = "a job that is queued again would begin a run that exists, which is refused"
@@ -191,6 +207,15 @@ def preemption_faults(script: Script) -> Iterator[str]:
         if script.options.get("open-mode") != "append":
             fault = "a job that is queued again writes over its log"
             yield f"{script.at('requeue')}{fault}; write #SBATCH --open-mode=append"
+
+
+def signal_names(given: str) -> list[str]:
+    """Of a signal by number or name: its number, if it has one, and its name."""
+    number, name = None, given.removeprefix("SIG")
+    with suppress(ValueError, KeyError):
+        known = signal.Signals(int(given)) if given.isdigit() else signal.Signals[f"SIG{name}"]
+        number, name = str(int(known)), known.name.removeprefix("SIG")
+    return [re.escape(each) for each in (number, name) if each]
 
 
 def storage_faults(script: Script, storage: str | None, *, shared: bool) -> Iterator[str]:

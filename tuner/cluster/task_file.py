@@ -120,12 +120,21 @@ def task_faults(
             yield from unknown(file, data[part], known, launcher, part)
     given = environment(data.get(launcher.env))
     settings = " ".join(f"{name}={value}" for name, value in given.items())
+    for part in launcher.scripts:
+        found = data.get(part)
+        for line in found if isinstance(found, list) else []:
+            if not isinstance(line, str):
+                fault = f"a command that YAML does not read as a text: {line!r}"
+                yield f"{file.at(part)}{fault}; put it in quotes"
     script = expanded(joined("\n".join(scripts(data, launcher))), given)
     yield from token_faults(f"{settings}\n{script}")
     yield from dashboard_faults(script)
     yield from other_versions(script)
     yield from images(data)
-    if int(data.get(launcher.nodes) or 1) > 1 and not shared:
+    nodes = data.get(launcher.nodes) or 1
+    if not isinstance(nodes, int):
+        yield f"{file.at(launcher.nodes)}{launcher.nodes} is a number, but is {nodes!r}"
+    elif nodes > 1 and not shared:
         for place in sorted({place_of_search(script), storage} - {None}, key=str):
             if not is_url(place):
                 fault = f"storage '{place}' is a folder of its own on each machine"
@@ -160,7 +169,7 @@ def environment(given: Any) -> dict[str, str]:
 def scripts(data: Mapping[str, Any], launcher: Launcher) -> Iterator[str]:
     for part in launcher.scripts:
         found = data.get(part)
-        yield from found if isinstance(found, list) else [str(found or "")]
+        yield from map(str, found if isinstance(found, list) else [found or ""])
 
 
 def images(data: Mapping[str, Any]) -> Iterator[str]:

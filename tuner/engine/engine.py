@@ -339,7 +339,8 @@ class Engine:
         noise = noise_of(best, goals)
         around = f" ± {short(noise)}" if noise else ""
         said = f"{goal} {short(objective_value(best, goal))}{around}"
-        rank = "" if trial.is_repeat else self.promotion.rank_text(trial)
+        apart = trial.is_repeat or self.state.has_another_seed(trial)
+        rank = "" if apart else self.promotion.rank_text(trial)
         return f"{said} after {trial.examples:,} examples" + (f", {rank}" if rank else "")
 
     def _plan(self, trial: TrialState, warm: bool = False) -> None:

@@ -9,6 +9,7 @@ can use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -157,18 +158,22 @@ def _goals(study: Study) -> Sequence[str]:
 
 
 def _value(trial: FrozenTrial) -> float | None:
-    """Of a trial that was trained, in full or in part."""
+    """Of a trial that was trained, in full or in part. One that diverged has none."""
+    value = None
     if trial.state == S.COMPLETE:
-        return float(trial.values[0])
-    if trial.state == S.PRUNED and trial.last_step is not None:
-        return float(trial.intermediate_values[trial.last_step])
-    return None
+        value = float(trial.values[0])
+    elif trial.state == S.PRUNED and trial.last_step is not None:
+        value = float(trial.intermediate_values[trial.last_step])
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _has_tasks(trial: FrozenTrial, names: Sequence[str]) -> bool:
     told = trial.user_attrs.get(TASKS)
     return isinstance(told, Mapping) and all(
-        isinstance(told.get(name), Mapping) and is_number(told[name].get("value")) for name in names
+        isinstance(told.get(name), Mapping)
+        and is_number(value := told[name].get("value"))
+        and math.isfinite(value)
+        for name in names
     )
 
 

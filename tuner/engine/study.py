@@ -223,6 +223,8 @@ def freeze(
         result, curve = S.PRUNED, {}
     params, outside = _params(trial, space, state)
     attributes = _attributes(trial, last, objectives) | outside
+    if state.has_another_seed(trial):
+        attributes["seed"] = trial.seed
     if not single and curve:
         attributes["curve"] = [list(point) for point in curve.items()]
     try:
@@ -279,7 +281,6 @@ def _attributes(trial: TrialState, last: TrialState, objectives: Sequence[str]) 
         "trial": last.id,
         "origin": trial.origin,
         "of": trial.of,
-        "seed": trial.seed if trial.is_repeat else None,
         "examples": last.examples,
         "checkpoint": chosen.get("checkpoint"),
         "interval": chosen.get("interval"),

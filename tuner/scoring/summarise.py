@@ -150,8 +150,9 @@ def _lead(state: RunState, folder: Path, tasks: TaskSet) -> tuple[Difference | N
             its := state.at_rung(default.configuration, level)
         ):
             pairs.append((ours, its))
-    if not state.rungs and default.status == "finished":  # from before trials had lengths
-        pairs = [((best, _chosen(best, state)), (default, _chosen(default, state)))]
+    if default.status == "finished" and (not state.rungs or best.length == default.length):
+        # From before trials had lengths, or as they are shown: the best of their seeds.
+        pairs.insert(0, ((best, _chosen(best, state)), (default, _chosen(default, state))))
     for mine, theirs in pairs:
         both = [(trial.id, entry) for trial, entry in (mine, theirs) if "predictions" in entry]
         try:

@@ -259,7 +259,7 @@ def test_a_script_can_ask_whether_a_run_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for place in (str(tmp_path), f"file://{tmp_path}"):
-        assert main(["has", place, "big"]) == 1
+        assert main(["has", place, "big"]) == 3
         assert "big: is not there yet" in capsys.readouterr().out
     (tmp_path / "big").mkdir()
     (tmp_path / "big" / "ledger.jsonl").write_text("{}\n")

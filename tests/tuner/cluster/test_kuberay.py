@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tuner.cluster.file import check_file
+
 FILE = Path(__file__).parents[3] / "docs" / "clusters" / "kuberay.yaml"
 PLAIN = {"str": str, "int": int, "bool": bool, "float": float}
 
@@ -51,3 +53,27 @@ def test_its_pods_have_no_field_that_kubernetes_does_not_know() -> None:
     broken = {"spec": {"containers": [{"name": 3, "imagePullPolice": "Always"}]}}
     said = faults(models, broken, "V1PodTemplateSpec", "template")
     assert len(said) == 2 and "imagePullPolice is no field of V1Container" in said[1] + said[0]
+
+
+def check_changed(tmp_path: Path, *changes: tuple[str, str]) -> str:
+    text = FILE.read_text(encoding="utf-8").replace("BUCKET", "ours")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "job.yaml"
+    path.write_text(text, encoding="utf-8")
+    return "\n".join(check_file(path))
+
+
+def test_a_search_is_known_by_either_name(tmp_path: Path) -> None:
+    change = ("python -m tuner.search", "stockpot search"), (" --storage-path s3://ours/runs", "")
+    assert "storage 'runs'" in check_changed(tmp_path, *change)
+
+
+def test_a_job_on_a_cluster_that_is_there_describes_none(tmp_path: Path) -> None:
+    data = yaml.safe_load(FILE.read_text(encoding="utf-8").replace("BUCKET", "ours"))
+    del data["spec"]["rayClusterSpec"]
+    data["spec"]["clusterSelector"] = {"ray.io/cluster": "ours"}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    assert not any("rayVersion" in fault or "KeyError" in fault for fault in check_file(path))

@@ -47,7 +47,10 @@ BAD = {
     "several Rays on a node": ("ntasks-per-node=1", "ntasks-per-node=4", "once on each node"),
     "a node with others": ("#SBATCH --exclusive\n", "", "write #SBATCH --exclusive"),
     "several heads": ('--min-nodes "$SLURM_JOB_NUM_NODES"', "", "may take itself for the head"),
-    "one node alone": ("srun --wait=30 ", "", "begin it with srun"),
+    "one node alone": ("srun --wait=30 ", "env ", "begin it with srun"),
+    "one core": (' --cpus-per-task="$SLURM_CPUS_PER_TASK"', "", "so Ray may have one core"),
+    "a trap that waits": ("wait", "true", "when the command in the foreground has ended"),
+    "a quote": ("--job-name=stockpot", "--job-name=it's", "line 5: a quote that does not end"),
     "no Ray": ("symmetric-run", "status", "nothing starts Ray on them"),
     "a signal for all": ("B:USR1@300", "USR1@300", "write --signal=B:USR1@300"),
     "no signal": ("#SBATCH --signal=B:USR1@300\n", "", "its last steps are lost"),
@@ -81,6 +84,11 @@ def test_a_folder_must_be_said_to_be_shared_where_there_are_several_nodes(mine: 
     assert check_file(mine) == []
     (fault,) = check_file(mine, "/dev/shm/runs", shared=True)
     assert "'/dev/shm/runs' is on each node's own disk" in fault
+
+
+def test_a_signal_may_be_given_by_its_number(mine: Path) -> None:
+    mine.write_text(mine.read_text().replace("B:USR1@300", "B:10@300"))
+    assert check_file(mine, shared=True) == []
 
 
 def test_short_options_are_known_by_their_long_names(mine: Path) -> None:

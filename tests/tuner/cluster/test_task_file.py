@@ -43,6 +43,13 @@ BAD = {
         "pip install ray==2.9.0",
         "'ray==2.9.0' is not",
     ),
+    "a number in words": (SKY_FILE, "num_nodes: 2", "num_nodes: two", "is a number, but is 'two'"),
+    "a command that is none": (
+        DSTACK_FILE,
+        "commands:\n",
+        "commands:\n  - echo key: value\n",
+        "put it in quotes",
+    ),
     "an image": (DSTACK_FILE, 'python: "3.11"', "image: us/pot:latest", "is not pinned"),
     "dstack's folders": (DSTACK_FILE, "s3://ours/runs", "/runs", "storage '/runs' is a folder"),
 }

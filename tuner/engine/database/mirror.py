@@ -155,7 +155,7 @@ class StudyMirror:
         """As a database gives it back, and without secrets: a reason may quote one."""
         notes = json.loads(json.dumps(trial.user_attrs))
         trial.user_attrs = {
-            name: self.place.hide(note) if isinstance(note, str) else note
+            name: self.place.hide(note) if name == "reason" and isinstance(note, str) else note
             for name, note in notes.items()
         }
         return trial

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,12 @@ def postgres_server() -> Iterator[Postgres]:
         pytest.skip(reason)
     with postgres() as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a new database for studies."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/studies.db"
+    made: str = request.getfixturevalue("postgres_server").new_database()
+    return made

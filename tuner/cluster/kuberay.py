@@ -111,12 +111,11 @@ def group_faults(name: str, group: dict[str, Any]) -> Iterator[str]:
 
 
 def pod_faults(name: str, pod: dict[str, Any]) -> Iterator[str]:
-    for number, container in enumerate(pod["containers"]):
-        if number:  # only the first is Ray's
-            continue
+    for container in pod["containers"]:
         for fault in image_faults(container.get("image")):
             yield f"{name}: {fault}"
-        mounts = [mount.get("mountPath") for mount in container.get("volumeMounts", [])]
-        if "/dev/shm" not in mounts:
-            fault = f"{name}: a container has 64 MB of shared memory"
-            yield f"{fault}; mount an emptyDir with medium: Memory at /dev/shm"
+    ray = pod["containers"][0]  # the others are beside it
+    mounts = [mount.get("mountPath") for mount in ray.get("volumeMounts", [])]
+    if "/dev/shm" not in mounts:
+        fault = f"{name}: a container has 64 MB of shared memory"
+        yield f"{fault}; mount an emptyDir with medium: Memory at /dev/shm"

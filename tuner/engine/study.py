@@ -290,6 +290,24 @@ def _attributes(trial: TrialState, last: TrialState, objectives: Sequence[str]) 
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
+def bring_up(storage: BaseStorage, key: int, there: FrozenTrial, wanted: FrozenTrial) -> bool:
+    """Make a trial in a storage what it shall be; False for one that has ended, which stays.
+
+    The state comes last: until then a trial can be changed.
+    """
+    if there.state.is_finished():
+        return False
+    for step, value in wanted.intermediate_values.items():
+        if there.intermediate_values.get(step) != value:
+            storage.set_trial_intermediate_value(key, step, value)
+    for name, note in wanted.user_attrs.items():
+        if there.user_attrs.get(name) != note:
+            storage.set_trial_user_attr(key, name, note)
+    if wanted.state != S.RUNNING:
+        storage.set_trial_state_values(key, wanted.state, wanted.values)
+    return True
+
+
 def lost(attributes: Mapping[str, Any] | None = None) -> FrozenTrial:
     """Holds the place of a number about which nothing useful is known."""
     why = attributes or {"reason": "the ledger lacks the trial's creation"}

@@ -16,10 +16,9 @@ from typing import Any
 
 from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, JournalFileOpenLock
-from optuna.trial import TrialState as S
 
 from model.common.files import write_atomic
-from tuner.engine.study import SearchSpace, freeze, lost, place_of, quiet, rebuild_study
+from tuner.engine.study import SearchSpace, bring_up, freeze, lost, place_of, quiet, rebuild_study
 from tuner.runs.state import RunState, TrialState, Warn
 
 
@@ -90,17 +89,7 @@ class StudyFile:
             self._count = place + 1
             return
         key = storage.get_trial_id_from_study_id_trial_number(self._study, place)
-        there = storage.get_trial(key)
-        if there.state.is_finished():
-            return
-        for step, value in wanted.intermediate_values.items():
-            if there.intermediate_values.get(step) != value:
-                storage.set_trial_intermediate_value(key, step, value)
-        for name, note in wanted.user_attrs.items():
-            if there.user_attrs.get(name) != note:
-                storage.set_trial_user_attr(key, name, note)
-        if wanted.state != S.RUNNING:
-            storage.set_trial_state_values(key, wanted.state, wanted.values)
+        bring_up(storage, key, storage.get_trial(key), wanted)
 
 
 class NoFsyncBackend(JournalFileBackend):

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
-from optuna.trial import TrialState as S
 
 from model.common.errors import InputError
 from tuner.engine.database.place import StudyPlace
-from tuner.engine.study import SearchSpace, freeze, lost, place_of
+from tuner.engine.study import SearchSpace, bring_up, freeze, lost, place_of
 from tuner.runs.state import RunState
 
 if TYPE_CHECKING:
@@ -169,19 +168,9 @@ class StudyMirror:
         self._there.append((key, trial))
 
     def _update(self, storage: RDBStorage, number: int, wanted: FrozenTrial) -> None:
-        """The state last: until then a trial can be changed."""
         key, there = self._there[number]
-        if there.state.is_finished():
-            return
-        for step, value in wanted.intermediate_values.items():
-            if there.intermediate_values.get(step) != value:
-                storage.set_trial_intermediate_value(key, step, value)
-        for name, note in wanted.user_attrs.items():
-            if there.user_attrs.get(name) != note:
-                storage.set_trial_user_attr(key, name, note)
-        if wanted.state != S.RUNNING:
-            storage.set_trial_state_values(key, wanted.state, wanted.values)
-        self._there[number] = (key, wanted)
+        if bring_up(storage, key, there, wanted):
+            self._there[number] = (key, wanted)
 
 
 def can_become(there: FrozenTrial, wanted: FrozenTrial) -> bool:

@@ -28,14 +28,6 @@ WRITES = (
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/studies.db"
-    made: str = request.getfixturevalue("postgres_server").new_database()
-    return made
-
-
 @pytest.fixture
 def sqlite(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/studies.db"

@@ -26,14 +26,6 @@ def export(run: Path, url: str, *more: str) -> int:
     return main([str(run), "--to", "optuna", "--out", url, *more])
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/studies.db"
-    made: str = request.getfixturevalue("postgres_server").new_database()
-    return made
-
-
 def test_a_run_in_parts_and_again_is_there_once(
     tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

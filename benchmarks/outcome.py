@@ -92,22 +92,31 @@ def run_cell(arm: str, cell: Cell) -> list[Row]:
     """A row for each model that the arm hands out."""
     began, version = time.monotonic(), commit()
     handed = (ARMS | GENEROUS)[arm](cell)
-    took = {"seconds": time.monotonic() - began, "commit": version}
-    return [{"arm": name} | measured(cell, model) | took for name, model in handed.items()]
+    took = time.monotonic() - began
+    rows = []
+    for name, model in handed.items():
+        seconds = took if model.seconds is None else model.seconds
+        known = {"arm": name, "seconds": seconds, "commit": version}
+        rows.append(known | measured(cell, model))
+    return rows
 
 
 def measured(cell: Cell, handed: Handed) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, rows in (("held_out", cell.material.held_out), ("dev", cell.material.dev)):
-        scores = score_model(handed.model, cell.material.tasks, rows)
-        found[name] = scores.overall.value
-        found |= {f"{name}.{task}": score.value for task, score in scores.tasks.items()}
-    return found | {
+    return (handed.scores or scores_of(cell, handed.model)) | {
         "examples": handed.examples,
         "evaluated": handed.evaluated,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "flags": shlex.join(cell.search_flags),
     }
+
+
+def scores_of(cell: Cell, model: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, rows in (("held_out", cell.material.held_out), ("dev", cell.material.dev)):
+        scores = score_model(model, cell.material.tasks, rows)
+        found[name] = scores.overall.value
+        found |= {f"{name}.{task}": score.value for task, score in scores.tasks.items()}
+    return found
 
 
 def commit() -> str:

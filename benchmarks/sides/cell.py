@@ -63,6 +63,8 @@ class Handed:
     model: Path
     examples: int  # trained on
     evaluated: int  # dev rows
+    seconds: float | None = None  # if the arm took longer, for what is no part of its work
+    scores: Mapping[str, Any] | None = None  # of its row, if it is scored already
 
 
 Arm = Callable[[Cell], Mapping[str, Handed]]

@@ -22,6 +22,7 @@ from model.data.delimited import read_cs224n
 from model.data.rows import SCHEMA, RawRow, labels_of
 from model.data.sample import further_rows
 from model.data.sources import load_split, require_data
+from model.evaluation.predictions import Predictions
 from model.evaluation.scores import Scored, Scores, score
 from model.tasks.task_set import Task, TaskSet, load_task_set
 from model.training.inputs import sample_rows
@@ -111,7 +112,10 @@ def key_of(task: Task, row: RawRow) -> frozenset[str]:
 def score_model(model: Path, tasks: TaskSet, rows: Tables) -> Scores:
     """A model, soup or ensemble on these rows, scored as a run scores its dev set."""
     texts = {task.name: texts_of(task, rows[task.name]) for task in tasks}
-    answers = load_predictor(model).answer_texts(texts)
+    return score_answers(tasks, rows, load_predictor(model).answer_texts(texts))
+
+
+def score_answers(tasks: TaskSet, rows: Tables, answers: Mapping[str, Predictions]) -> Scores:
     return score(
         {
             task.name: Scored(

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 from tuner.runs.open import best_model, open_run
 from tuner.soup.record import read_soup
 
 from .cell import Cell, Handed
+from .program import run_program
+from .soup_methods import score_methods, write_methods
 
 
 def ours(cell: Cell) -> dict[str, Handed]:
-    """Its best single model, and what its soup recommends."""
-    folder = cell.work / "run"
+    """Its best single model, what its soup recommends, and every method of the soup."""
+    folder, began = cell.work / "run", time.monotonic()
     run_program([sys.executable, "-m", "tuner.search", *flags(cell, folder), *cell.search_flags])
     state = open_run(folder).state
     single, soup = best_model(folder, state), read_soup(folder)
     recommended = None if soup is None else soup.method(soup.recommended)
     if single is None or soup is None or recommended is None or recommended.folder is None:
         raise RuntimeError("the search ended without a model or a soup")
+    seconds = time.monotonic() - began  # what comes now is for the table alone
     examples, rows = state.examples, sum(event["rows"] for event in state.reports)
-    return {
-        cell.search_name: Handed(single[1], examples, rows),
-        f"{cell.search_name}-recommended": Handed(
-            folder / recommended.folder, examples, round(rows + soup.evaluations * cell.rows)
-        ),
+
+    def handed(model: Path, evaluations: float, scores: dict[str, Any] | None = None) -> Handed:
+        evaluated = round(rows + evaluations * cell.rows)
+        return Handed(model, examples, evaluated, seconds=seconds, scores=scores)
+
+    write_methods(folder, soup)
+    scored = score_methods(folder, soup, cell.material)
+    found = {
+        cell.search_name: handed(single[1], 0),
+        f"{cell.search_name}-recommended": handed(folder / recommended.folder, soup.evaluations),
+    }
+    return found | {
+        f"{cell.search_name}:{method.name}": handed(folder, method.evaluations, scored[method.name])
+        for method in soup.methods
     }
 
 
@@ -46,17 +59,3 @@ def flags(cell: Cell, folder: Path) -> list[str]:
     }
     named = [str(part) for pair in given.items() for part in pair]
     return [*named, "--no-report", "--quiet"]
-
-
-def run_program(command: list[str]) -> None:
-    """Wait for it. Whatever ends the waiting ends it too, in order."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as program:
-        try:
-            told, _ = program.communicate()
-        except BaseException:
-            program.terminate()
-            program.communicate()
-            raise
-    if program.returncode:
-        last = told.decode(errors="replace").strip()[-2000:]
-        raise RuntimeError(f"{' '.join(command)} ended with {program.returncode}:\n{last}")

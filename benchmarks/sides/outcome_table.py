@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ KEY = ("tasks", "budget", "encoder", "dev_rows", "arm", "seed")  # a cell of eac
 CONDITIONS = KEY[:4]  # only cells that share these are compared
 BASELINE = "default"
 HELD_OUT = "held_out"
+CROSS_FITTED = "cross_fitted"  # only rows of a soup's methods have it
+BEST_SINGLE = "best single"
 HEADINGS = ("seeds", HELD_OUT, f"to {BASELINE}", "worse", "dev", "seconds", "examples", "evaluated")
 
 
@@ -47,14 +49,14 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), error
 
 
-def differences(rows: Iterable[Row], baseline: Iterable[Row]) -> list[float]:
+def differences(rows: Iterable[Row], baseline: Iterable[Row], name: str = HELD_OUT) -> list[float]:
     """Held-out score less the baseline's, seed by seed, where both have it."""
-    theirs = {row["seed"]: row[HELD_OUT] for row in baseline}
-    return [row[HELD_OUT] - theirs[row["seed"]] for row in rows if row["seed"] in theirs]
+    theirs = {row["seed"]: row[name] for row in baseline}
+    return [row[name] - theirs[row["seed"]] for row in rows if row["seed"] in theirs]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A table for each task set and budget, the best arm first."""
+    """A table for each task set and budget, the best arm first; then one of each soup's methods."""
 
     def conditions(row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in CONDITIONS)
@@ -64,8 +66,47 @@ def table(rows: Sequence[Row]) -> str:
         sorted(rows, key=conditions), conditions
     ):
         heading = f"{tasks}, {budget:,} examples, {encoder}, chosen on {dev_rows:,} dev rows a task"
-        parts.append("\n".join([heading, *(f"  {line}" for line in arm_lines(list(some)))]))
+        every = list(some)
+        arms = [row for row in every if CROSS_FITTED not in row]
+        parts.append("\n".join([heading, *(f"  {line}" for line in arm_lines(arms))]))
+        for name, methods in by_search(every).items():
+            heading = f"{name}, by the methods of its soup"
+            parts.append("\n".join([heading, *(f"  {line}" for line in method_lines(methods))]))
     return "\n\n".join(parts)
+
+
+def by_search(rows: Iterable[Row]) -> dict[str, dict[str, list[Row]]]:
+    """Rows of methods (`SEARCH:METHOD`), by the search and then by the method."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        if CROSS_FITTED in row:
+            search, _, method = row["arm"].partition(":")
+            found.setdefault(search, {}).setdefault(method, []).append(row)
+    return found
+
+
+def method_lines(methods: Mapping[str, Sequence[Row]]) -> list[str]:
+    """The best by the cross-fitted score first, each against the best single of the same seed."""
+    single = methods.get(BEST_SINGLE, [])
+    lines = [
+        ["method", "seeds", "cross-fit", "to single", HELD_OUT, "to single", "worse", "models"]
+    ]
+    for name, some in sorted(methods.items(), key=lambda item: -mean(item[1], CROSS_FITTED)):
+        fitted, held = (differences(some, single, of) for of in (CROSS_FITTED, HELD_OUT))
+        compared = name != BEST_SINGLE and bool(held)
+        lines.append(
+            [
+                name,
+                str(len(some)),
+                with_error([row[CROSS_FITTED] for row in some]),
+                with_error(fitted, signed=True) if compared else "",
+                with_error([row[HELD_OUT] for row in some]),
+                with_error(held, signed=True) if compared else "",
+                f"{sum(value < 0 for value in held)} of {len(held)}" if compared else "",
+                f"{mean(some, 'models'):.1f}",
+            ]
+        )
+    return aligned(lines, right=set(range(1, len(lines[0]))))
 
 
 def arm_lines(rows: Sequence[Row]) -> list[str]:

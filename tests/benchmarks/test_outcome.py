@@ -29,6 +29,7 @@ from model.config.parse import parse_settings, preset_names
 from model.data.sources import load_split
 from model.tasks.task_set import load_task_set
 from tests.model.cs224n_files import write_cs224n
+from tuner.soup.methods import DISTILLED, QUICK
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,6 +86,23 @@ def test_rows_of_two_task_sets_share_a_file_and_a_cell_done_again_replaces_its_r
     again = row("default", 0, 0.65)
     add_rows(path, [again])
     assert read_rows(path) == [again, other] and list(tmp_path.iterdir()) == [path]
+
+
+def test_methods_of_a_soup_have_a_table_of_their_own_against_the_best_single() -> None:
+    rows = [row("default", seed, 0.6) for seed in (0, 1)]
+    for seed in (0, 1):
+        rows += [
+            row("ours", seed, 0.7),
+            row("ours:best single", seed, 0.7, cross_fitted=0.65, models=1),
+            row("ours:mean", seed, 0.68 + seed / 10, cross_fitted=0.75, models=4),
+        ]
+    arms, methods = table(rows).split("\n\n")
+    assert "default" in arms and "mean" not in arms
+    name, _, first, second = (line.split() for line in methods.splitlines())
+    assert name[0] == "ours,"
+    found = "mean 2 0.7500 (0.0000) +0.1000 (0.0000) 0.7300 (0.0500) +0.0300 (0.0500) 1 of 2 4.0"
+    assert first == found.split()
+    assert second == "best single 2 0.6500 (0.0000) 0.7000 (0.0000) 1.0".split()
 
 
 # --- rows that nobody saw ---------------------------------------------------------------------
@@ -203,7 +221,14 @@ def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(tmp_path
 
     call()
     rows = read_rows(out)
-    assert {one["arm"] for one in rows} == {*ARMS, "plain", "plain-recommended"} - {"ours"}
+    methods = {one["arm"]: one for one in rows if "cross_fitted" in one}
+    assert {f"plain:{name}" for name in QUICK if name != DISTILLED} == set(methods)
+    arms = {one["arm"] for one in rows} - set(methods)
+    assert arms == {*ARMS, "plain", "plain-recommended"} - {"ours"}
+    # The same model, by the run's folder and by itself.
+    single, alone = methods["plain:best single"], next(o for o in rows if o["arm"] == "plain")
+    for name in ("held_out", "dev", "held_out.similarity", "seconds"):
+        assert single[name] == pytest.approx(alone[name])
     for one in rows:
         assert 0 < one["held_out"] < 1 and abs(one["held_out.similarity"]) < 1
         assert one["examples"] == pytest.approx(

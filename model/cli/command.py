@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{wanted.out} is already finished; its model is in {wanted.out / 'model'}")
             return 0
     else:
-        wanted = asked(arguments, console.warn)
+        wanted = requested(arguments, console.warn)
     if arguments.out is not None:
         check_folder(wanted.out, resume=arguments.resume)
         return work(arguments, wanted, console)
@@ -126,7 +126,7 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
         data=data,
         resume=arguments.resume,
         device=arguments.device,
-        stop=stop.asked,
+        stop=stop.requested,
         warn=console.warn,
         watch=console.step,
     )
@@ -200,7 +200,7 @@ def setting_faults(arguments: argparse.Namespace) -> list[str]:
     return gathered.faults
 
 
-def asked(arguments: argparse.Namespace, warn: Callable[[str], None]) -> Wanted:
+def requested(arguments: argparse.Namespace, warn: Callable[[str], None]) -> Wanted:
     tasks, config, layers = settings_of(arguments)
     own = {key for layer in layers[bool(arguments.preset) :] for key in flatten(layer.settings)}
     for key, why in unread(config, tasks):
@@ -295,5 +295,5 @@ class StopSignal:
         start = "\n" if os.isatty(2) else ""  # below the line that updates in place
         os.write(2, f"{start}stopping after this step; Ctrl-C again stops at once\n".encode())
 
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         return self.number is not None

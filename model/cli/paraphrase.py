@@ -22,11 +22,11 @@ from model.common.secrets import redact
 from model.data.paraphrase.answer_file import AnswerFile
 from model.data.paraphrase.asking import LETTERS, Gate, Messages, ServerAnswers, guessed_tokens
 from model.data.paraphrase.card import card, left_out
-from model.data.paraphrase.jobs import Job, Plan, Row, plan_jobs, rows_of
+from model.data.paraphrase.jobs import JobPlan, ParaphraseJob, SourceRow, plan_jobs, rows_of
 from model.data.paraphrase.make import (
     Answers,
-    Asked,
-    Progress,
+    CollectedAnswers,
+    ParaphraseProgress,
     answers_path,
     ask,
     card_path,
@@ -35,7 +35,7 @@ from model.data.paraphrase.make import (
     unanswered,
     write_rows,
 )
-from model.data.paraphrase.prompt import Style, Template, read_template, shipped_template
+from model.data.paraphrase.prompt import PromptTemplate, Style, read_template, shipped_template
 from model.data.paraphrase.select import Selection, select
 from model.data.paraphrase.server import Server, find_key
 from model.data.sources import absent_files, load_split, require_data
@@ -48,21 +48,21 @@ GO_ON = "what was answered is kept; the same command goes on"
 
 class Data(NamedTuple):
     task: Task
-    train: list[Row]
-    held_out: dict[str, list[Row]]  # dev, and test where there is one
+    train: list[SourceRow]
+    held_out: dict[str, list[SourceRow]]  # dev, and test where there is one
 
 
-class Prepared(NamedTuple):
+class PreparedParaphrase(NamedTuple):
     """All that is checked before anything is sent."""
 
     options: ParaphraseOptions
     out: Path
     data: Data
-    template: Template
-    plan: Plan
+    template: PromptTemplate
+    plan: JobPlan
     server: Server | None
 
-    def messages(self, job: Job) -> Messages:
+    def messages(self, job: ParaphraseJob) -> Messages:
         return self.template.fill(self.data.task, job.sentence, job.row.label, job.count)
 
     def answer_file(self, *, write: bool) -> AnswerFile:
@@ -89,7 +89,7 @@ def run_paraphrase(given: Mapping[str, Any]) -> int:
 # --- before anything is sent ----------------------------------------------------------------------
 
 
-def prepare(options: ParaphraseOptions, faults: Sequence[str]) -> Prepared:
+def prepare(options: ParaphraseOptions, faults: Sequence[str]) -> PreparedParaphrase:
     """Read and check everything; the faults of every kind are told at once."""
     where = command("data", "paraphrase")
     gathered = Gathered(where)
@@ -118,10 +118,10 @@ def prepare(options: ParaphraseOptions, faults: Sequence[str]) -> Prepared:
     )
     if not plan.jobs:
         raise InputError(where, [f"no row is left to paraphrase{_reasons(plan.left_alone)}"])
-    return Prepared(options, options.out, data, found["template"], plan, found["server"])
+    return PreparedParaphrase(options, options.out, data, found["template"], plan, found["server"])
 
 
-def load_template(options: ParaphraseOptions) -> Template:
+def load_template(options: ParaphraseOptions) -> PromptTemplate:
     if options.template is None:
         return shipped_template(_style(options))
     template = read_template(options.template)
@@ -147,7 +147,7 @@ def load_data(options: ParaphraseOptions) -> Data:
     task = tasks[options.task]
     require_data([task], options.data, ("train", "dev"))
     absent = absent_files([task], options.data)
-    gathered, rows = Gathered(f"task {task.name}"), dict[str, list[Row]]()
+    gathered, rows = Gathered(f"task {task.name}"), dict[str, list[SourceRow]]()
     for name in task.source.files:
         if (task.name, name) not in absent:
             with gathered, doing(f"reading {task.name} {name}", options.quiet):
@@ -172,15 +172,15 @@ def find_server(options: ParaphraseOptions) -> Server | None:
 
 
 def open_answer_file(
-    options: ParaphraseOptions, template: Template, out: Path, *, write: bool
+    options: ParaphraseOptions, template: PromptTemplate, out: Path, *, write: bool
 ) -> AnswerFile:
-    asked = {**options.answers_depend_on, "prompt": template.text, "stockpot": __version__}
+    request = {**options.answers_depend_on, "prompt": template.text, "stockpot": __version__}
     began = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return AnswerFile(answers_path(out), {**asked, "began": began}, write=write)
+    return AnswerFile(answers_path(out), {**request, "began": began}, write=write)
 
 
-def dry_run(prepared: Prepared) -> str:
-    """How much would be asked, and one whole prompt."""
+def dry_run(prepared: PreparedParaphrase) -> str:
+    """How much would be collected, and one whole prompt."""
     jobs, prices = prepared.plan.jobs, prepared.options.prices
     missing = unanswered(jobs, prepared.answer_file(write=False).answers)
     known = len(jobs) - len(missing)
@@ -198,7 +198,7 @@ def dry_run(prepared: Prepared) -> str:
     return "\n".join([*lines, "", "nothing was sent"])
 
 
-def _estimate(prepared: Prepared, jobs: Sequence[Job]) -> tuple[int, int]:
+def _estimate(prepared: PreparedParaphrase, jobs: Sequence[ParaphraseJob]) -> tuple[int, int]:
     """Four letters a token: near enough for English, too few for many other languages."""
     read = sum(guessed_tokens(prepared.messages(job))[0] for job in jobs)
     written = sum(job.count * (len(job.sentence) // LETTERS + 4) for job in jobs)
@@ -208,27 +208,27 @@ def _estimate(prepared: Prepared, jobs: Sequence[Job]) -> tuple[int, int]:
 # --- asking, and what comes of it -----------------------------------------------------------------
 
 
-def make(prepared: Prepared) -> int:
+def make(prepared: PreparedParaphrase) -> int:
     options, data, jobs = prepared.options, prepared.data, prepared.plan.jobs
     with held(prepared.out), prepared.answer_file(write=True) as file:
-        watcher = Watcher(prepared)
+        watcher = ProgressDisplay(prepared)
         with doing(watcher.text, options.quiet):
-            asked = ask(jobs, file, lambda: _answers(prepared, watcher), watcher.watch)
+            collected = ask(jobs, file, lambda: _answers(prepared, watcher), watcher.watch)
         with doing("taking out copies", options.quiet):
-            chosen = select(jobs, asked.answers, data.train, data.held_out, options.near)
+            chosen = select(jobs, collected.answers, data.train, data.held_out, options.near)
         if not chosen.kept:
             fault = f"nothing to write: {chosen.made:,} paraphrases{_reasons(chosen.removed)}"
             raise InputError(str(prepared.out), [fault])
         write_rows(data.task, chosen.table, prepared.out)
         told = card(
-            prepared.out.name, _about(prepared), prepared.plan, asked, chosen, options.prices
+            prepared.out.name, _about(prepared), prepared.plan, collected, chosen, options.prices
         )
         write_atomic(card_path(prepared.out), told)
-    say(summary(prepared, asked, chosen))
-    return 1 if left_out(jobs, asked) else 0
+    say(summary(prepared, collected, chosen))
+    return 1 if left_out(jobs, collected) else 0
 
 
-def _answers(prepared: Prepared, watcher: Watcher) -> Answers:
+def _answers(prepared: PreparedParaphrase, watcher: ProgressDisplay) -> Answers:
     options, settings = prepared.options, prepared.options.answers_depend_on
     if prepared.server is not None:
         return ServerAnswers(
@@ -250,16 +250,16 @@ def _answers(prepared: Prepared, watcher: Watcher) -> Answers:
     )
 
 
-class Watcher:
+class ProgressDisplay:
     """Progress: on a terminal a line that moves, else a line for each tenth."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedParaphrase) -> None:
         self.options = prepared.options
         self.gate = Gate()
-        self.progress: Progress | None = None
+        self.progress: ParaphraseProgress | None = None
         self.lines = -1
 
-    def watch(self, progress: Progress) -> None:
+    def watch(self, progress: ParaphraseProgress) -> None:
         self.progress = progress
         done = progress.answered + progress.left_out
         lines = TENTHS * done // progress.requests
@@ -284,7 +284,7 @@ class Watcher:
         return ", ".join(filter(None, parts))
 
 
-def _about(prepared: Prepared) -> dict[str, Any]:
+def _about(prepared: PreparedParaphrase) -> dict[str, Any]:
     """What the card says of how it was made."""
     options, held_out = prepared.options, prepared.data.held_out
     settings = {"task set": options.tasks, **options.answers_depend_on}
@@ -301,16 +301,16 @@ def _told(value: Any) -> Any:
     return "the server's own; none was sent" if value is None else value
 
 
-def summary(prepared: Prepared, asked: Asked, chosen: Selection) -> str:
+def summary(prepared: PreparedParaphrase, collected: CollectedAnswers, chosen: Selection) -> str:
     out, task, prices = prepared.out, prepared.data.task.name, prepared.options.prices
     removed = sum(chosen.removed.values())
-    cost = f", cost {prices.cost(asked.tokens):,.2f}" if prices else ""
-    missing = left_out(prepared.plan.jobs, asked)
+    cost = f", cost {prices.cost(collected.tokens):,.2f}" if prices else ""
+    missing = left_out(prepared.plan.jobs, collected)
     lines = [
         _rows_told(prepared),
         f"{chosen.made:,} made, {len(chosen.kept):,} kept, "
         f"{removed:,} removed{_reasons(chosen.removed)}",
-        f"tokens: {asked.tokens[0]:,} in, {asked.tokens[1]:,} out{cost}",
+        f"tokens: {collected.tokens[0]:,} in, {collected.tokens[1]:,} out{cost}",
     ]
     if missing:
         count = f"{len(missing):,} request{'s' if len(missing) > 1 else ''}"
@@ -322,7 +322,7 @@ def summary(prepared: Prepared, asked: Asked, chosen: Selection) -> str:
     return "\n".join([*lines, f"train with: --set augment.{task}={file}"])
 
 
-def _rows_told(prepared: Prepared) -> str:
+def _rows_told(prepared: PreparedParaphrase) -> str:
     rows = len({job.row.number for job in prepared.plan.jobs})
     alone = prepared.plan.left_alone
     told = f"; {sum(alone.values()):,} left alone{_reasons(alone)}" if alone else ""

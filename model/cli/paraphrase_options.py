@@ -14,7 +14,7 @@ from model.common.errors import InputError
 from model.common.secrets import redact
 from model.common.typed import Above, AtLeast, AtMost
 from model.data.paraphrase.card import Prices
-from model.data.paraphrase.jobs import Side
+from model.data.paraphrase.jobs import RewrittenSide
 from model.data.paraphrase.make import out_faults
 from model.data.paraphrase.server import url_faults
 
@@ -65,9 +65,9 @@ class ParaphraseOptions:
     per_row: Annotated[
         int, AtLeast(1), AtMost(1000), Flag("Paraphrases of each row.", WHAT, "N")
     ] = 12
-    side: Annotated[Side, Flag("Which sentence of a pair is rewritten; the other stays.", WHAT)] = (
-        "either"
-    )
+    side: Annotated[
+        RewrittenSide, Flag("Which sentence of a pair is rewritten; the other stays.", WHAT)
+    ] = "either"
     model: Annotated[
         str | None,
         Flag("The server's name of a model; else a folder or Hub id.", MODEL, "NAME", "none"),

@@ -165,7 +165,7 @@ def read_model(folder: Path) -> tuple[MultitaskModel, Any]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Prediction:
     """A class or a value, the classes' probabilities (None for regression), the class's name."""
 
     value: float
@@ -193,7 +193,7 @@ class TextModel:
 
     def predict(
         self, task: str, texts: Iterable[str] | Iterable[tuple[str, str]], *, batch_size: int = 64
-    ) -> list[Answer]:
+    ) -> list[Prediction]:
         """An answer per sentence, or per pair of sentences for a pair task, in order."""
         from model.evaluation.evaluate import outputs_of, rows_from_texts
 
@@ -205,7 +205,7 @@ class TextModel:
         rows = [None] * len(values) if likely is None else [tuple(row) for row in likely.tolist()]
         names = self.class_names.get(task)
         return [
-            Answer(value, row, names[int(value)] if names else None)
+            Prediction(value, row, names[int(value)] if names else None)
             for value, row in zip(values.tolist(), rows, strict=True)
         ]
 

@@ -18,11 +18,11 @@ from torch.utils._triton import has_triton
 from model.modules.encoder import layers_of
 
 
-def wants_compile(asked: str | bool, device: torch.device, adapter: str) -> bool:
+def wants_compile(setting: str | bool, device: torch.device, adapter: str) -> bool:
     """auto: on CUDA, where launches are what a small step waits for."""
-    if asked == "auto":
+    if setting == "auto":
         return device.type == "cuda" and adapter != "pals" and can_compile()
-    return bool(asked)
+    return bool(setting)
 
 
 def can_compile() -> bool:

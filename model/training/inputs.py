@@ -102,7 +102,7 @@ def add_to(digest: hashlib._Hash, tokens: Tokens, labels: Array) -> None:
 
 
 @dataclass(frozen=True)
-class Tables:
+class TaskTables:
     train: pa.Table
     real: int  # rows of `train` that are not augmentation
     dev: pa.Table
@@ -111,10 +111,10 @@ class Tables:
 
 def load_tables(
     config: RunConfig, tasks: TaskSet, data: Path | None, warn: Warn
-) -> dict[str, Tables]:
+) -> dict[str, TaskTables]:
     """The text of every task; the faults of all files are gathered before any is raised."""
     require_data(tasks, data, ("train", "dev"))
-    tables: dict[str, Tables] = {}
+    tables: dict[str, TaskTables] = {}
     faults: list[str] = []
 
     def attempt(load: Callable[[], Split]) -> pa.Table | None:
@@ -143,7 +143,7 @@ def load_tables(
                 faults.append(f"task {task.name}: its {split} set has no usable rows")
         if train is not None and dev is not None:
             dev = sample_rows(dev, config.budget.eval_rows)
-            tables[task.name] = Tables(train, real, dev)
+            tables[task.name] = TaskTables(train, real, dev)
     if faults:
         raise InputError("data", faults)
     distill = config.distill
@@ -153,8 +153,8 @@ def load_tables(
 
 
 def taught(
-    distill: DistillSettings, tasks: TaskSet, tables: Mapping[str, Tables]
-) -> dict[str, Tables]:
+    distill: DistillSettings, tasks: TaskSet, tables: Mapping[str, TaskTables]
+) -> dict[str, TaskTables]:
     """With a teacher's answers, and the texts that only a teacher has answered.
 
     What the teacher has not answered (augmentation) keeps its label as the answer.
@@ -202,7 +202,7 @@ def sampled(rows: int, limit: int) -> RowNumbers:
     return ordered
 
 
-def simcse_sentences(simcse: SimcseSettings, tables: Mapping[str, Tables]) -> pa.Table:
+def simcse_sentences(simcse: SimcseSettings, tables: Mapping[str, TaskTables]) -> pa.Table:
     """From the text file, or the training sentences of the chosen tasks, each once."""
     if simcse.text is not None:
         sentences = read_sentences(Path(simcse.text))

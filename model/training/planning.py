@@ -14,7 +14,7 @@ from model.tasks.task_set import TaskSet
 FEWEST_EVALUATIONS = 3
 
 
-def make_plan(
+def plan_rounds(
     config: RunConfig, tasks: TaskSet, streams: Mapping[str, TaskStream], real: Mapping[str, int]
 ) -> tuple[RoundPlan, int]:
     """The schedule's plan, and after how many rounds the budget is used up."""

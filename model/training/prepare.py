@@ -40,7 +40,7 @@ from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec
 from model.objectives.schedules import STAGED, Round, RoundPlan, rounds_of
 from model.tasks.task_set import Task, TaskSet
 from model.training.inputs import Inputs, Warn, inputs_key, load_inputs
-from model.training.planning import evaluation_points, make_plan, untrained
+from model.training.planning import evaluation_points, plan_rounds, untrained
 
 LORA_RATE = 10.0  # times the encoder's own: a rule of thumb, not measured here
 
@@ -59,7 +59,7 @@ class ProcessCache:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     config: RunConfig  # with everything that was left open filled in
     tasks: TaskSet
     model: MultitaskModel
@@ -90,7 +90,7 @@ def prepare(
     device: str | None = None,
     warn: Warn = print,
     cache: ProcessCache | None = None,
-) -> Prepared:
+) -> PreparedRun:
     """Get a run ready. Runs that share a `ProcessCache` read and tokenise their data only once."""
     cache = cache or ProcessCache()
     config = fill_in(config)
@@ -136,7 +136,7 @@ def prepare(
         for number, (task, size) in enumerate(zip(tasks, config.batch_sizes(tasks), strict=True))
     }
     real = {name: of_task.real for name, of_task in inputs.tasks.items()}
-    plan, steps = make_plan(config, tasks, streams, real)
+    plan, steps = plan_rounds(config, tasks, streams, real)
     for task in untrained(config.schedule.name, plan, steps, tasks):
         warn(f"the budget ends before '{task}' has its first batch; raise budget.examples")
     if plan.first_epochs < config.schedule.first_epochs and config.schedule.name in STAGED:
@@ -145,7 +145,7 @@ def prepare(
             f"{plan.first_epochs:.3g}, half of budget.examples"
         )
         config = replace(config, schedule=replace(config.schedule, first_epochs=plan.first_epochs))
-    return Prepared(
+    return PreparedRun(
         config=replace(config, budget=evaluation_points(config, plan, steps, streams)),
         tasks=tasks,
         model=model.to(place),
@@ -175,11 +175,11 @@ def check_layers(config: RunConfig, model: MultitaskModel) -> None:
 
 def check_pooler(config: RunConfig, model: MultitaskModel) -> None:
     simcse = config.pretrain.simcse
-    asked = {"encoder.pooling": config.encoder.pooling}
+    poolings = {"encoder.pooling": config.encoder.pooling}
     if simcse.epochs > 0:
-        asked["pretrain.simcse.pooling"] = simcse.pooling
+        poolings["pretrain.simcse.pooling"] = simcse.pooling
     without = "this encoder has no pooler; choose cls or mean"
-    faults = [f"{key}: {without}" for key, pooling in asked.items() if pooling == "pooler"]
+    faults = [f"{key}: {without}" for key, pooling in poolings.items() if pooling == "pooler"]
     if faults and not has_pooler(model.encoder):
         raise InputError("settings", faults)
 

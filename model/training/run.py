@@ -44,7 +44,7 @@ from model.training.optim import (
     optimizer_tensors,
     progress_scale,
 )
-from model.training.prepare import Prepared, start_from
+from model.training.prepare import PreparedRun, start_from
 from model.training.progress import Heartbeat, Meter, Progress, Record, mean
 from model.training.readings import Reader, UnreadStep
 from model.training.saving import SavePoint, Writer, on_host, saves_in_background
@@ -64,7 +64,7 @@ Watch = Callable[[Progress, int], None]
 class TrainingRun:
     """A prepared run at work in its folder."""
 
-    def __init__(self, prepared: Prepared, out: Path, data: Path | None, warn: Warn) -> None:
+    def __init__(self, prepared: PreparedRun, out: Path, data: Path | None, warn: Warn) -> None:
         self.prepared = prepared
         self.config = prepared.config
         self.model = prepared.model
@@ -287,7 +287,7 @@ class TrainingRun:
                 self.save()
                 return
             if heartbeat.due():
-                yield self._pulse()
+                yield self._heartbeat_record()
             seed_rng(rng_seed(self.config.seed, SIMCSE_SEED, number), self.prepared.device)
             batch = place(stream.batch(number), self.prepared.device)
             share, optim = (number + 1) / (steps + 1), self.config.optim
@@ -323,7 +323,7 @@ class TrainingRun:
         if self.look.due():
             self.read()
 
-    def _pulse(self) -> Record:
+    def _heartbeat_record(self) -> Record:
         self.read()
         return {"heartbeat": True, "step": self.progress.step, "examples": self.progress.examples}
 
@@ -336,7 +336,7 @@ class TrainingRun:
                 self.save()
                 return
             if self.untold is None and heartbeat.due():
-                yield self._pulse()
+                yield self._heartbeat_record()
             before = progress.examples
             try:
                 self.advance(tasks, following)

@@ -235,8 +235,8 @@ class Stepper:
         SMART, R-Drop and Bregman's term have further passes, which go task by task; PALs are of
         one task; parts of a batch are there to need less memory.
         """
-        asked, auto = self.config.batch.together, self.device.type != "cpu"
-        if not (auto if asked == "auto" else asked) or len(microbatches) < 2:
+        together, auto = self.config.batch.together, self.device.type != "cpu"
+        if not (auto if together == "auto" else together) or len(microbatches) < 2:
             return False
         if self.model.pals is not None or self.copy is not None or self.config.batch.accumulate > 1:
             return False

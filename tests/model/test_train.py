@@ -415,12 +415,12 @@ def test_the_seed_decides_everything(tmp_path: Path) -> None:
     assert weights["a"] == weights["b"] != weights["c"]
 
 
-def test_pulses_come_only_when_asked_for_and_change_nothing(tmp_path: Path) -> None:
+def test_heartbeats_come_only_when_asked_for_and_change_nothing(tmp_path: Path) -> None:
     plain = quick_run(tmp_path / "plain", {})
     assert not any("heartbeat" in record for record in plain)
-    pulsed = quick_run(tmp_path / "pulsed", {}, heartbeat=0.0)
-    assert sum("heartbeat" in record for record in pulsed) > len(plain)
-    weights = [(tmp_path / name / "model" / "model.safetensors") for name in ("plain", "pulsed")]
+    beating = quick_run(tmp_path / "beating", {}, heartbeat=0.0)
+    assert sum("heartbeat" in record for record in beating) > len(plain)
+    weights = [(tmp_path / name / "model" / "model.safetensors") for name in ("plain", "beating")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 

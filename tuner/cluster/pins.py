@@ -37,10 +37,10 @@ def other_versions(text: str) -> list[str]:
     """What a command would install in another version than the project's."""
     known = pins()
     faults = []
-    for name, asked in PIN.findall(text):
+    for name, given in PIN.findall(text):
         ours = known.get(normal(name))
-        if ours and asked not in ours:
-            said = f"'{name}=={asked}' is not the project's version ({', '.join(sorted(ours))})"
+        if ours and given not in ours:
+            said = f"'{name}=={given}' is not the project's version ({', '.join(sorted(ours))})"
             pinned = CONSTRAINTS.is_file()
             remedy = "install with --constraint constraints.txt" if pinned else "install that one"
             faults.append(f"{said}; {remedy}")

@@ -70,19 +70,19 @@ def ask(
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     task = ray.remote(num_cpus=0, max_retries=0)(look)
-    asked = {}
+    answers = {}
     for node in up:
         where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         started = task.options(scheduling_strategy=where)
-        asked[node["NodeID"]] = started.remote(
+        answers[node["NodeID"]] = started.remote(
             node["NodeID"], place, f"{probe}/driver", f"{probe}/{node['NodeID']}", word, list(paths)
         )
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=PATIENCE)
+    ray.wait(list(answers.values()), num_returns=len(answers), timeout=PATIENCE)
     found: dict[str, Node | str] = {}
     for node in up:
         name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
         try:
-            said = ray.get(asked[node["NodeID"]], timeout=0.1)
+            said = ray.get(answers[node["NodeID"]], timeout=0.1)
             found[node["NodeID"]] = Node(**said)
         except Exception as error:  # whatever a foreign machine comes up with
             reason = next(reversed(str(error).strip().splitlines()), type(error).__name__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.engine.points import Column, Points
+from tuner.engine.points import PointColumn, Points
 from tuner.engine.results import full_length, settings_of, unit_offset
 from tuner.engine.task_gp import Model, model_of
 from tuner.runs.state import DEFAULT, RunState
@@ -72,7 +72,7 @@ def effects_of(state: RunState, space: Space) -> list[Effect]:
 
 
 def effect(
-    model: Model, points: Points, column: Column, task: str, tried: list[dict[str, Any]]
+    model: Model, points: Points, column: PointColumn, task: str, tried: list[dict[str, Any]]
 ) -> Effect:
     """The mean over the configurations that were tried, with the parameter at each value."""
     key, values = column.parameter.key, values_of(column)
@@ -85,7 +85,7 @@ def effect(
     return Effect(task, key, tuple(values), tuple(means), tuple(sds))
 
 
-def values_of(column: Column) -> list[Any]:
+def values_of(column: PointColumn) -> list[Any]:
     domain = column.parameter.domain
     if isinstance(domain, Choice):
         return list(domain.values)

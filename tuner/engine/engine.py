@@ -288,7 +288,7 @@ class Engine:
         trial = self.state.trials[name]
         self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid, **more)
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
-        self.log(f"{name} started ({trial.origin}{again}): {self.describe(trial)}")
+        self.log(f"{name} started ({trial.origin}{again}): {self.trial_text(trial)}")
 
     def heartbeat(self, name: str, examples: int) -> None:
         if live := self.live.get(name):
@@ -453,7 +453,7 @@ class Engine:
             self.drain(LEDGER)
             return None
 
-    def describe(self, trial: TrialState) -> str:
+    def trial_text(self, trial: TrialState) -> str:
         if trial.origin == DEFAULT:
             return "the default configuration"
         if trial.origin == DISTILLED:

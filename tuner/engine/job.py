@@ -59,10 +59,10 @@ def training_budget(
     if stages.promotion == "continue" and not trial.is_repeat:
         below = [rung.examples for rung in stages.rungs[:-1]]
         later = [n * part for n in range(1, count) if n * part > (below or [0])[-1]]
-        suits = {key: value for key, value in GOES_ON.items() if key not in base}
+        defaults = {key: value for key, value in GOES_ON.items() if key not in base}
         if trial.settings.get("encoder.adapter", base.get("encoder.adapter")) == "lora":
-            suits.pop("average.share", None)  # of low-rank updates there is no mean
-        return {**suits, **trial.settings} | own | {"budget.eval_at": [*below, *later, length]}
+            defaults.pop("average.share", None)  # of low-rank updates there is no mean
+        return {**defaults, **trial.settings} | own | {"budget.eval_at": [*below, *later, length]}
     if stages.is_final(trial) or not stages.top or trial.origin == DISTILLED:
         return own | {"budget.eval_every": part}
     rows = max(FEWEST_ROWS, round(ROWS_PER_EXAMPLE * length / tasks))

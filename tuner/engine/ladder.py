@@ -28,7 +28,7 @@ STAYS = 1.0
 
 
 @dataclass(frozen=True, order=True)
-class Result:
+class RungResult:
     """A configuration at a rung. Sorted, the best come first; of equals the earlier one.
 
     With several objectives that is by how many others are better in all of them, so that those on
@@ -54,13 +54,13 @@ class Level:
     entered: set[str] = field(default_factory=set)  # configurations
     running: set[str] = field(default_factory=set)  # of these, without a result so far
     failed: set[str] = field(default_factory=set)  # of these, without one for ever
-    results: list[Result] = field(default_factory=list)  # best first
-    waiting: list[Result] = field(default_factory=list)  # of these, what may still go on
+    results: list[RungResult] = field(default_factory=list)  # best first
+    waiting: list[RungResult] = field(default_factory=list)  # of these, what may still go on
 
     def beat(self, values: tuple[float, ...]) -> None:
         """A newcomer with these values leaves some of the others behind."""
 
-        def ranked(each: Result) -> Result:
+        def ranked(each: RungResult) -> RungResult:
             return replace(each, beaten=each.beaten + dominates(values, each.values))
 
         self.results = sorted(map(ranked, self.results))
@@ -105,7 +105,7 @@ class Ladder:
             if values:
                 at.beat(values)
             order = self.order[configuration]
-            found = Result(beaten, -score, order, configuration, noise, values)
+            found = RungResult(beaten, -score, order, configuration, noise, values)
             insort(at.results, found)
             above = self.levels[level + 1].entered if level < self.stages.top else set()
             if configuration not in above:
@@ -183,7 +183,7 @@ class Ladder:
             return any(name == each.configuration for each in at.waiting)
         return not self.is_complete(level)
 
-    def _rank(self, result: Result, at: Level, along: Sequence[str]) -> int:
+    def _rank(self, result: RungResult, at: Level, along: Sequence[str]) -> int:
         """From 0, with those that go along before all others."""
         place = bisect_left(at.results, result)
         ahead = sum(each.configuration in along for each in at.results[:place])

@@ -26,7 +26,7 @@ MIDDLE = 0.5  # stands for a value where a parameter takes no part
 
 
 @dataclass(frozen=True)
-class Column:
+class PointColumn:
     """One parameter's place in a point."""
 
     parameter: Parameter
@@ -45,7 +45,7 @@ class Points:
     def __init__(self, space: Space) -> None:
         self.space = space
         names = {task.name for task in space.task_set}
-        self.columns: list[Column] = []
+        self.columns: list[PointColumn] = []
         self.width = 0
         for parameter in space.parameters:
             if not isinstance(parameter.domain, Fixed):
@@ -53,7 +53,7 @@ class Points:
                 # One more says whether a parameter with conditions takes part.
                 width = _width(parameter.domain) + bool(parameter.when)
                 task = last if last in names else None
-                self.columns.append(Column(parameter, self.width, width, task))
+                self.columns.append(PointColumn(parameter, self.width, width, task))
                 self.width += width
         self._default: dict[str, Any] | None = None
 

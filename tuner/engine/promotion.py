@@ -29,7 +29,7 @@ DRAWS = 2000
 
 
 @dataclass(frozen=True)
-class Step:
+class NextStep:
     configuration: str | None = None  # None: a new one
     level: int = 0
     seed: int | None = None  # of a repeat
@@ -111,17 +111,17 @@ class Promotion:
 
     # --- what is next -----------------------------------------------------------------------
 
-    def next(self) -> Step | None:
+    def next(self) -> NextStep | None:
         """None while there is nothing to do but to wait, or all is done."""
         if self.state.missing:
-            return Step()
+            return NextStep()
         if promoted := self.ladder.promotion():
-            return Step(*promoted)
+            return NextStep(*promoted)
         if not all(map(self.ladder.is_complete, range(self.stages.top or 1))):
             return None
         return self._repeat() or self._final()
 
-    def _repeat(self) -> Step | None:
+    def _repeat(self) -> NextStep | None:
         """The best before the finals again, over seeds that the search has not seen."""
         best, seeds = self.stages.race
         level = max(0, self.stages.top - 1)
@@ -129,13 +129,13 @@ class Promotion:
             return None
         there = {(trial.of, trial.seed) for trial in self.state.repeats}
         wanted = [
-            Step(result.configuration, level, self.state.seed + offset)
+            NextStep(result.configuration, level, self.state.seed + offset)
             for result in self.ladder.levels[level].results[:best]
             for offset in range(1, seeds + 1)
         ]
         return next((step for step in wanted if (step.configuration, step.seed) not in there), None)
 
-    def _final(self) -> Step | None:
+    def _final(self) -> NextStep | None:
         """One for each of the best; where one fails, the next best has its place.
 
         Where there are more places than configurations, the best run again with further seeds:
@@ -154,13 +154,13 @@ class Promotion:
         trials = self.state.trials
         left = [n for n in names if n not in entered and not (goes_on and trials[n].closed)]
         if left:
-            return Step(left[0], top)
+            return NextStep(left[0], top)
         again = [name for name in names if name not in failed]
         if goes_on or not again:
             return None
         times = Counter(trial.of for trial in further)
         name = min(again, key=lambda each: times[each])  # of equals the better one
-        return Step(name, top, self.state.seed + 1 + times[name])
+        return NextStep(name, top, self.state.seed + 1 + times[name])
 
     def finalists(self) -> list[str]:
         """By rank at the last rung, unless the model of the results is sure of another one.

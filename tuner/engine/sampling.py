@@ -259,14 +259,14 @@ class StatefulSampler:
         self.state = state
         self.space = space
         self.study = new_study(state)
-        self.asked = 0  # trials of the study
+        self.next_number = 0  # trials of the study
         self.created = 0  # trials of the state that were taken in, and how many of them closed
         self.closed = 0
 
     def next(self, number: int, fixed: Mapping[str, Any] | None) -> Suggestion:
         self._catch_up()
         self._fill(number)
-        self.asked = number + 1
+        self.next_number = number + 1
         return ask(self.study, self.state, self.space, number, fixed)
 
     def _catch_up(self) -> None:
@@ -279,9 +279,9 @@ class StatefulSampler:
                 continue
             if order != trial.order:
                 self._tell(trial, trial.number)
-            elif trial.number >= self.asked:  # not one that was asked here
+            elif trial.number >= self.next_number:  # not one that was asked here
                 self._fill(trial.number)
-                self.asked = trial.number + 1
+                self.next_number = trial.number + 1
                 frozen = freeze(trial, self.space, self.state)
                 if frozen.params or not trial.params:
                     ask(self.study, self.state, self.space, trial.number, trial.params)
@@ -289,7 +289,7 @@ class StatefulSampler:
                     self.study.add_trial(frozen)
 
     def _tell(self, trial: TrialState, number: int) -> None:
-        """What the trial itself came to: all of them were trained on the same examples."""
+        """The trial's own result: all of them were trained on the same examples."""
         chosen = trial.chosen(self.state.objectives) if trial.status == "finished" else None
         state, values = S.PRUNED if trial.status == "stopped" else S.FAIL, None
         if chosen is not None:
@@ -299,5 +299,5 @@ class StatefulSampler:
 
     def _fill(self, number: int) -> None:
         """Numbers that the ledger has lost keep their places."""
-        for _ in range(self.asked, number):
+        for _ in range(self.next_number, number):
             self.study.add_trial(lost())

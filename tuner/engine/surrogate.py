@@ -59,15 +59,15 @@ class Observed:
     variances: Mapping[str, float]
 
 
-class Inputs(NamedTuple):
+class SurrogateInputs(NamedTuple):
     """Where scores are, or are asked for."""
 
     x: Tensor  # [n, width]: settings
     t: Tensor  # [n]: time
     known: Tensor  # [n, runs]: what earlier runs would say
 
-    def and_also(self, more: Inputs) -> Inputs:
-        return Inputs(*(torch.cat(pair) for pair in zip(self, more, strict=True)))
+    def and_also(self, more: SurrogateInputs) -> SurrogateInputs:
+        return SurrogateInputs(*(torch.cat(pair) for pair in zip(self, more, strict=True)))
 
 
 class Process:
@@ -97,11 +97,11 @@ class Process:
         self.learned = self._fit()
         self._condition()
 
-    def _inputs(self, points: Array, shares: Sequence[float]) -> Inputs:
+    def _inputs(self, points: Array, shares: Sequence[float]) -> SurrogateInputs:
         x = torch.tensor(points)
         t = torch.tensor([(1 - share**-BENT) / self.scale for share in shares]).double()
         said = [run.standardised(points, shares) for run in self.earlier]
-        return Inputs(x, t, torch.stack(said, 1) if said else x[:, :0])
+        return SurrogateInputs(x, t, torch.stack(said, 1) if said else x[:, :0])
 
     def _prior(self, task: str) -> Tensor:
         """[learned, 2]: means and standard deviations; length scales come first."""
@@ -115,7 +115,7 @@ class Process:
         others = (SEED_NOISE, PERSISTENT, PASSING, SLOPE, *[EARLIER] * len(self.earlier))
         return torch.tensor([*lengths, *others]).double()
 
-    def _kernel(self, learned: Tensor, one: Inputs, two: Inputs) -> Tensor:
+    def _kernel(self, learned: Tensor, one: SurrogateInputs, two: SurrogateInputs) -> Tensor:
         columns = self.points.columns
         lengths = torch.cat(
             [learned[n].exp().expand(column.width) for n, column in enumerate(columns)]
@@ -129,7 +129,7 @@ class Process:
         kernel: Tensor = alike * (persistent + passing * both) + 1 + slope * both
         return kernel
 
-    def _expected(self, learned: Tensor, at: Inputs) -> Tensor:
+    def _expected(self, learned: Tensor, at: SurrogateInputs) -> Tensor:
         """By earlier runs alone, each by its weight."""
         return at.known @ learned[len(self.points.columns) + 4 :].exp()
 

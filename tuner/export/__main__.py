@@ -109,9 +109,9 @@ def destination(arguments: argparse.Namespace) -> Destination:
         from tuner.export.trackers.optuna_study import OptunaStudy
 
         return OptunaStudy(out, arguments.run)
-    from tuner.export.trackers.tables import Tables
+    from tuner.export.trackers.tables import TableFiles
 
-    return Tables(Path(out) if out else arguments.run / "export", arguments.to)
+    return TableFiles(Path(out) if out else arguments.run / "export", arguments.to)
 
 
 def lock_of(arguments: argparse.Namespace) -> Path:

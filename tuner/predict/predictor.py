@@ -17,8 +17,8 @@ from model.data.batches import Assembler
 from model.data.tokens import Tokens
 from model.evaluation.evaluate import outputs_of, rows_from_texts
 from model.evaluation.model_folder import (
-    Answer,
     ClassNames,
+    Prediction,
     read_class_names,
     read_model,
     read_spec,
@@ -49,14 +49,16 @@ class Predictor:
     def __repr__(self) -> str:
         return f"Predictor({', '.join(self.tasks)}; {self.who})"
 
-    def predict(self, task: str, texts: Iterable[str] | Iterable[tuple[str, str]]) -> list[Answer]:
+    def predict(
+        self, task: str, texts: Iterable[str] | Iterable[tuple[str, str]]
+    ) -> list[Prediction]:
         """An answer per sentence, or per pair of sentences for a task of pairs, in order."""
         given: Any = list(texts)
         found = self.answer_texts({self.known(task): given})[task]
         likely = found.probabilities
         rows = [None] * len(given) if likely is None else [tuple(row) for row in likely.tolist()]
         names: Sequence[str | None] = found.names or [None] * len(given)
-        return [Answer(*each) for each in zip(found.values.tolist(), rows, names, strict=True)]
+        return [Prediction(*each) for each in zip(found.values.tolist(), rows, names, strict=True)]
 
     def known(self, task: str) -> str:
         if task not in self.tasks:

@@ -21,7 +21,7 @@ from ray.tune.search.search_algorithm import SearchAlgorithm
 from model.common.secrets import brief, redact
 from tuner.engine.engine import Engine
 from tuner.ray_backend.failures import SearchRayTrial
-from tuner.ray_backend.pulse import PulseWatch, draining_nodes
+from tuner.ray_backend.heartbeat import HeartbeatWatch, draining_nodes
 from tuner.ray_backend.resources import Resources
 from tuner.ray_backend.trainable import NOTES, OUTCOME, RECORD
 
@@ -79,7 +79,7 @@ class RungScheduler(Unpickled, FIFOScheduler):
         self.going: dict[int, Trial] = {}
         self.ended: list[Trial] = []  # and not yet forgotten
         self.controller: Any = None
-        self.watch = PulseWatch()
+        self.watch = HeartbeatWatch()
         self.nodes: dict[str, str] = {}  # trial -> the machine that it runs on
         self.leaving: set[int] = set()  # those to be saved, as their machine will go
 
@@ -141,7 +141,7 @@ class RungScheduler(Unpickled, FIFOScheduler):
         return not any(trial.status == Trial.RUNNING for trial in self.going.values())
 
     def settle(self) -> None:
-        """Put into the ledger what has come to rest without a word to the scheduler."""
+        """Put into the ledger what has ended without a word to the scheduler."""
         for trial in list(self.going.values()):
             if trial.status == Trial.ERROR:
                 self._lost(trial)
@@ -201,7 +201,7 @@ class DrainStopper(Unpickled, Stopper):
         return True
 
     def _hurry(self) -> None:
-        """Saving has a bound: who does not come to its end within it is ended as it is."""
+        """Saving has a bound: a trial that does not end within it is ended as it is."""
         self.drained = self.drained or time.monotonic() + DRAINED
         if time.monotonic() > self.drained:
             self.drained = time.monotonic() + DRAINED
@@ -220,7 +220,7 @@ class DrainStopper(Unpickled, Stopper):
         self.scheduler.leave(draining_nodes())
 
 
-class Watcher(Unpickled, Callback):
+class RunCallback(Unpickled, Callback):
     """Starts are recorded here, the live table is drawn, and silent errors are swept up."""
 
     def __init__(self, engine: Engine, scheduler: RungScheduler, draw: Callable[[], None]) -> None:

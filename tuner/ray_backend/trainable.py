@@ -22,7 +22,7 @@ from ray import tune
 
 from model.common.untrusted import parse_json, read_regular
 from tuner.engine.job import Job
-from tuner.ray_backend.pulse import start_pulse
+from tuner.ray_backend.heartbeat import start_heartbeat
 from tuner.ray_backend.staging import StagedInput, localize
 from tuner.runs.folder import LEDGER
 from tuner.runs.state import INFRASTRUCTURE
@@ -61,7 +61,7 @@ class SearchTrial(tune.Trainable):
         from model.training.prepare import ProcessCache
         from tuner.runs.storage.node_folder import NodeFolder
 
-        start_pulse()
+        start_heartbeat()
         self.cache = ProcessCache()
         self.node_folder = None if storage is None else NodeFolder(storage)
         self.staged = staged or {}

@@ -19,8 +19,8 @@ __all__ = [
     "percent",
     "sentence",
     "short",
-    "signed",
-    "value_text",
+    "with_sign",
+    "short_value",
 ]
 
 
@@ -45,13 +45,13 @@ def ends(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{short(low)}, {short(high)}]"
 
 
-def signed(value: float) -> str:
+def with_sign(value: float) -> str:
     """+.031, −.004, and .000 without a sign."""
     return plus(value).replace("-", MINUS)
 
 
 def signed_ends(low: float, high: float) -> str:
-    return f"[{signed(low)}, {signed(high)}]"
+    return f"[{with_sign(low)}, {with_sign(high)}]"
 
 
 def count(number: float) -> str:
@@ -78,12 +78,12 @@ def sentence(text: str) -> str:
     return text if not text else text[0].upper() + text[1:].rstrip(".") + "."
 
 
-def value_text(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A setting's value: three digits are enough to tell two trials apart."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.3g}" if math.isfinite(value) else str(value)
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(value_text(each) for each in value) + "]"
+        return "[" + ", ".join(short_value(each) for each in value) + "]"
     return "-" if value is None else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.report.markup import Html, join, tag, text
-from tuner.report.numbers import Estimate, ends, short, signed, signed_ends
+from tuner.report.numbers import Estimate, ends, short, signed_ends, with_sign
 from tuner.scoring.crossfit import Difference
 
 
@@ -32,7 +32,7 @@ def apart(difference: Difference | None) -> Html:
     interval = tag("span", signed_ends(difference.low, difference.high), class_="ends")
     return join(
         [
-            tag("b", signed(difference.value)),
+            tag("b", with_sign(difference.value)),
             " ",
             interval,
             " " if difference.tie else None,

@@ -19,7 +19,7 @@ from tuner.runs.folder import JOURNAL, model_folder
 from tuner.runs.state import DEFAULT, INFRASTRUCTURE, RunState, TrialState, objective_value
 from tuner.scoring.crossfit import CrossFit, Difference, cross_fit, paired_differences
 from tuner.scoring.dev_predictions import DevPredictions
-from tuner.scoring.summary import Expected, Failures, Gain, Repeated, Row, Spent, Summary
+from tuner.scoring.summary import Expected, Failures, Gain, Repeated, Spent, Summary, TrialRow
 
 SHOWN = 8  # best trials in the table
 # Evaluations that the choice is repeated among: the best of them. Enough for all of most searches,
@@ -93,10 +93,10 @@ def _chosen(trial: TrialState, state: RunState) -> Evaluation:
     return evaluation
 
 
-def _row(trial: TrialState, state: RunState) -> Row:
+def _row(trial: TrialState, state: RunState) -> TrialRow:
     evaluation = _chosen(trial, state)
     ends = evaluation.get("interval")
-    return Row(
+    return TrialRow(
         trial=trial.id,
         overall=float(evaluation["score"]),
         interval=(float(ends[0]), float(ends[1])) if ends else None,

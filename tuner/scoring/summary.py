@@ -23,7 +23,7 @@ class Failures:
 
 
 @dataclass(frozen=True)
-class Row:
+class TrialRow:
     """A trial by the evaluation that stands for it."""
 
     trial: str
@@ -97,8 +97,8 @@ class Summary:
     evaluation_share: float | None  # of the trials' time
     seconds: float
     starts: int
-    best: list[Row]
-    default: Row | None
+    best: list[TrialRow]
+    default: TrialRow | None
     lead: Difference | None  # of the best over the default, on the same dev rows
     lead_at: int | None  # the training examples of both there
     cross_fit: CrossFit | None

@@ -8,7 +8,7 @@ from typing import Any
 from model.cli.text import clock, one_line, short, shown_path
 from tuner.runs.state import OVERALL_NAMES
 from tuner.scoring.summary import Summary
-from tuner.scoring.tables import cut, plus, signed, table
+from tuner.scoring.tables import cut, difference_text, plus, table
 
 
 def summary_text(summary: Summary) -> str:
@@ -78,7 +78,7 @@ def _holds(summary: Summary) -> list[str]:
     lines = []
     if (gain := summary.gain) is not None:
         lines.append(
-            f"gain over the default on held-out rows: {signed(gain.difference)} "
+            f"gain over the default on held-out rows: {difference_text(gain.difference)} "
             f"(best of {gain.configurations}, {gain.examples:,} examples)"
         )
     if summary.best and summary.default is None:
@@ -86,7 +86,7 @@ def _holds(summary: Summary) -> list[str]:
     elif summary.best and summary.best[0] == summary.default:
         lines.append("nothing beat the default configuration")
     elif summary.lead is not None and summary.default is not None:
-        lead = signed(summary.lead)
+        lead = difference_text(summary.lead)
         lines.append(
             f"best settings against the default, {summary.lead_at:,} examples each, "
             f"on all rows: {lead}"

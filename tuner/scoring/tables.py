@@ -39,7 +39,7 @@ def plus(value: float) -> str:
     return ".000" if float(text) == 0 else text.replace("0.", ".", 1)
 
 
-def signed(difference: Difference, tie: str = ", a tie") -> str:
+def difference_text(difference: Difference, tie: str = ", a tie") -> str:
     ends = f"[{plus(difference.low)}, {plus(difference.high)}]"
     return f"{plus(difference.value)} {ends}" + (tie if difference.tie else "")
 

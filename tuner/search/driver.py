@@ -35,7 +35,7 @@ from tuner.search.background import in_background
 from tuner.search.disk import Need, check_disk, estimate_size, human
 from tuner.search.finish import SearchResult, attempt_soup, finish
 from tuner.search.on_workers import MakeRunner, on_workers
-from tuner.search.plan import SearchPlan, make_plan
+from tuner.search.plan import SearchPlan, plan_search
 from tuner.search.signals import Signals, signals
 from tuner.search.study_storage import mirrored_study
 from tuner.search.terminal import SearchConsole
@@ -48,7 +48,7 @@ def search(request: SearchRequest, options: ExecutionOptions) -> SearchResult:
     console = SearchConsole(quiet=options.quiet, verbose=options.verbose)
     with signals() as stop_signals:
         with console.phase("checking the search"):
-            plan = make_plan(request, options, console)
+            plan = plan_search(request, options, console)
         return begin(plan, console, stop_signals)
 
 
@@ -312,7 +312,7 @@ def run_trials(
 ) -> None:
     from ray import tune
 
-    from tuner.ray_backend.adapters import DrainStopper, LedgerSearch, RungScheduler, Watcher
+    from tuner.ray_backend.adapters import DrainStopper, LedgerSearch, RunCallback, RungScheduler
     from tuner.ray_backend.trainable import SearchTrial
 
     scheduler = RungScheduler(engine)
@@ -333,7 +333,7 @@ def run_trials(
             name="trials",
             storage_path=str(scratch / "tune"),
             stop=DrainStopper(engine, scheduler),
-            callbacks=[Watcher(engine, scheduler, lambda: console.draw(engine))],
+            callbacks=[RunCallback(engine, scheduler, lambda: console.draw(engine))],
             verbose=0,
         ),
     )

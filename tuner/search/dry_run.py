@@ -15,7 +15,7 @@ from model.train import train
 from tuner.ray_backend.resources import share_out
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.search.disk import check_disk, estimate_size, human
-from tuner.search.plan import make_plan
+from tuner.search.plan import plan_search
 from tuner.search.terminal import SearchConsole
 
 ONE_STEP = 1e-6  # epochs of SimCSE, rounded up to a step
@@ -23,7 +23,7 @@ ONE_STEP = 1e-6  # epochs of SimCSE, rounded up to a step
 
 def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
     """The space as a table, and what its most expensive step takes; raises what a search would."""
-    plan = make_plan(request, options, SearchConsole())
+    plan = plan_search(request, options, SearchConsole())
     space = plan.space
     slots = 1
     if options.address is None:

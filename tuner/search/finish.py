@@ -38,7 +38,7 @@ RaiseIfInterrupted = Callable[[], None]
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search came to. `print(result.summary.text())` is what the command prints."""
+    """The outcome of a search. `print(result.summary.text())` is what the command prints."""
 
     folder: Path
     state: RunState

@@ -84,7 +84,7 @@ class SearchPlan:
         )
 
 
-def make_plan(
+def plan_search(
     request: SearchRequest, options: ExecutionOptions, console: SearchConsole
 ) -> SearchPlan:
     """Check everything that can be checked before anything is written or started."""
@@ -164,16 +164,16 @@ def knowledge(request: SearchRequest, space: Space) -> Iterator[dict[str, Any]]:
     gathered.tell()
 
 
-def stages_of_run(state: RunState, asked: Stages) -> Stages:
+def stages_of_run(state: RunState, wanted: Stages) -> Stages:
     """A run goes on as it began: with the lengths that its trials have, for more of them."""
     if state.trials and not state.rungs:  # from before trials had lengths of their own
-        return in_full(asked.trials, asked.final.examples, asked.race)
+        return in_full(wanted.trials, wanted.final.examples, wanted.race)
     began = stages_in(state)
     if began is None or state.planned:
-        return replace(began, distill=asked.distill) if began else asked
-    grown = max(1.0, asked.trials / began.trials)
+        return replace(began, distill=wanted.distill) if began else wanted
+    grown = max(1.0, wanted.trials / began.trials)
     rungs = (Rung(rung.examples, round(rung.places * grown)) for rung in began.rungs)
-    return replace(began, rungs=tuple(rungs), race=asked.race, distill=asked.distill)
+    return replace(began, rungs=tuple(rungs), race=wanted.race, distill=wanted.distill)
 
 
 def open_space(request: SearchRequest) -> Space:

@@ -191,10 +191,10 @@ class View:
         return lines[: max(1, height)]
 
     def head(self, now: float) -> str:
-        counts, asked = self.counts, self.engine.stages.trials
+        counts, trials = self.counts, self.engine.stages.trials
         done = counts["finished"] + counts["stopped"] + counts["failed"]
         name = [self.engine.state.name] if self.engine.state.name else []
-        parts = [*name, f"{done} of {asked} trials", f"{len(self.engine.live)} running"]
+        parts = [*name, f"{done} of {trials} trials", f"{len(self.engine.live)} running"]
         ends = {"stopped": "pruned", "failed": "failed"}
         parts += [f"{counts[end]} {said}" for end, said in ends.items() if counts[end]]
         repeats = len(self.engine.state.repeats)

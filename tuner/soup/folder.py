@@ -15,17 +15,17 @@ from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 from tuner.soup.evaluator import RunEvaluator
 from tuner.soup.methods import GREEDY
 from tuner.soup.record import SOUP, SOUP_JSON, SOUPS, Heads, SoupRecord, slug
-from tuner.soup.scores import Result, models_of
+from tuner.soup.scores import MethodResult, models_of
 
 EVALUATION_CACHE = "evaluations"  # in SOUPS
 
 
-def place_of(result: Result) -> str:
+def place_of(result: MethodResult) -> str:
     """A method's folder, from the run's."""
     return SOUP if result.name == GREEDY else f"{SOUPS}/{slug(result.name)}"
 
 
-def is_cheap(result: Result) -> bool:
+def is_cheap(result: MethodResult) -> bool:
     """No weights have to be written for it: existing models answer."""
     return all(
         combination.rule not in AVERAGES or combination.single is not None
@@ -33,7 +33,7 @@ def is_cheap(result: Result) -> bool:
     )
 
 
-def write_method(evaluator: RunEvaluator, result: Result, run: Path) -> None:
+def write_method(evaluator: RunEvaluator, result: MethodResult, run: Path) -> None:
     """The folder of a method other than the greedy soup: a model, a set or an ensemble."""
     place = run / place_of(result)
     with atomic_folder(place) as folder:
@@ -77,7 +77,7 @@ def _part(
 
 def write_soup(
     evaluator: RunEvaluator,
-    results: Mapping[str, Result],
+    results: Mapping[str, MethodResult],
     soup: SoupRecord,
     card: str,
     run: Path,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Step:
+class GreedyStep:
     candidate: int
     score: float  # of what was chosen before, and this one
     best: float | None  # the mark it had to beat; None for the first, which is always taken
@@ -23,19 +23,19 @@ def ranked(scores: Sequence[float]) -> list[int]:
     return sorted(range(len(scores)), key=lambda candidate: -scores[candidate])
 
 
-def greedy(order: Sequence[int], score: Callable[[tuple[int, ...]], float]) -> list[Step]:
+def greedy(order: Sequence[int], score: Callable[[tuple[int, ...]], float]) -> list[GreedyStep]:
     """One step per candidate, in `order`. A score that is no number is never better."""
-    steps: list[Step] = []
+    steps: list[GreedyStep] = []
     chosen: tuple[int, ...] = ()
     best: float | None = None
     for candidate in order:
         value = score((*chosen, candidate))
         accepted = best is None or value > best
-        steps.append(Step(candidate, value, best, accepted))
+        steps.append(GreedyStep(candidate, value, best, accepted))
         if accepted:
             chosen, best = (*chosen, candidate), value
     return steps
 
 
-def chosen_by(steps: Sequence[Step]) -> tuple[int, ...]:
+def chosen_by(steps: Sequence[GreedyStep]) -> tuple[int, ...]:
     return tuple(step.candidate for step in steps if step.accepted)

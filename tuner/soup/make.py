@@ -39,7 +39,7 @@ from tuner.soup.record import (
     slug,
 )
 from tuner.soup.runner import EvaluationSpec, LocalRunner, Runner
-from tuner.soup.scores import Result, recommend, score_methods
+from tuner.soup.scores import MethodResult, recommend, score_methods
 from tuner.soup.text import model_card, origin_of, settings_of
 
 
@@ -101,16 +101,16 @@ def make_soup(
     # The best single is what all are compared with, and the greedy soup is what comes out.
     # Of a single checkpoint all the others are that checkpoint again.
     several = len(candidates.ingredients) > 1
-    asked = set(METHODS if methods is None else methods) if several else set()
+    wanted = set(METHODS if methods is None else methods) if several else set()
     if evaluator.distilled is None:
-        asked.discard(DISTILLED)
-    names = [name for name in METHODS if name in {BEST, GREEDY} | asked]
+        wanted.discard(DISTILLED)
+    names = [name for name in METHODS if name in {BEST, GREEDY} | wanted]
     best = choice_of_search(run, candidates.ingredients[0])
     results = score_methods(evaluator, names, run.goal, halvings=halvings, best=best)
     taken, sentence = recommend(results)
     cheap = {result.name for result in results if is_cheap(result)}
     written = set(names) if folders else {GREEDY, taken.name, *cheap}
-    soup = describe(run, candidates, evaluator, results, written, (taken.name, sentence), began)
+    soup = soup_record(run, candidates, evaluator, results, written, (taken.name, sentence), began)
     for result in results:
         if result.name in written and result.name != GREEDY:
             write_method(evaluator, result, run.folder)
@@ -158,11 +158,11 @@ def spec_of(run: FinishedRun, candidates: Candidates) -> EvaluationSpec:
 # --- soup.json ----------------------------------------------------------------------------------
 
 
-def describe(
+def soup_record(
     run: FinishedRun,
     candidates: Candidates,
     evaluator: RunEvaluator,
-    results: Sequence[Result],
+    results: Sequence[MethodResult],
     written: set[str],
     recommended: tuple[str, str],
     began: float,
@@ -202,7 +202,7 @@ def steps_of(evaluator: RunEvaluator, goal: str) -> list[StepRecord]:
     ]
 
 
-def method_record(evaluator: RunEvaluator, result: Result, written: bool) -> MethodRecord:
+def method_record(evaluator: RunEvaluator, result: MethodResult, written: bool) -> MethodRecord:
     held = result.held_out
     return MethodRecord(
         name=result.name,

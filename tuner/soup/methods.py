@@ -20,7 +20,7 @@ from tuner.soup.combinations import (
     combine,
     single,
 )
-from tuner.soup.greedy import Step, chosen_by, greedy
+from tuner.soup.greedy import GreedyStep, chosen_by, greedy
 from tuner.soup.learned import coefficients
 
 SINGLE, PREDICTIONS = "single", "predictions"
@@ -48,7 +48,7 @@ def best_single(scorer: DevScorer) -> TaskCombinations:
     return _everywhere(scorer, single(scorer.order(scorer.evaluator.singles)[0]))
 
 
-def greedy_steps(scorer: DevScorer) -> list[Step]:
+def greedy_steps(scorer: DevScorer) -> list[GreedyStep]:
     """The greedy soup ingredient by ingredient."""
     order = scorer.order(scorer.evaluator.group)
     return greedy(order, lambda chosen: scorer.score(combine(WEIGHTS, chosen)))

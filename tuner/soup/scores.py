@@ -12,7 +12,7 @@ from model.evaluation.scores import score as score_dev
 from model.tasks.task_set import TaskSet
 from tuner.scoring.crossfit import HALVINGS_RESAMPLES, Difference, HeldOut, halve, score_held_out
 from tuner.scoring.dev_predictions import DevPredictions
-from tuner.scoring.tables import signed
+from tuner.scoring.tables import difference_text
 from tuner.soup.combinations import (
     AVERAGES,
     WEIGHTS,
@@ -29,7 +29,7 @@ HALVINGS = 20  # where nothing has to be run for one
 
 
 @dataclass(frozen=True)
-class Result:
+class MethodResult:
     """A method, what it chose, and how good that is."""
 
     name: str
@@ -99,14 +99,14 @@ def score_methods(
     seed: int = 0,
     best: HeldOut | None = None,
     against: str = BEST,
-) -> list[Result]:
+) -> list[MethodResult]:
     """Sorted by the cross-fitted score, best first.
 
     What chooses averages is halved `halvings` times only. All cross-fitted scores are set beside
     the best single's, so that they compare whatever the number of halvings. `best` is the best
     single's where the search has it: chosen among all evaluations, of which the ingredients are a
     few that dev has chosen already. `against` is what all are compared
-    with. Two methods that came to the same model have the same score.
+    with. Two methods that chose the same model have the same score.
     """
     whole = DevScorer(evaluator, goal)
     halves = Halves(evaluator, goal, max(HALVINGS, halvings), seed)
@@ -134,7 +134,7 @@ def score_methods(
     alone = held[against]
     beside = {name: each.beside(alone, best or alone) for name, each in held.items()}
     found = [
-        Result(
+        MethodResult(
             name=name,
             combinations=choices[name],
             score=scores[name].tasks.get(goal, scores[name].overall),
@@ -156,7 +156,7 @@ def run_ahead(
     """Where averages can be run side by side: all methods choose at once, on dev and on its halves.
 
     Each choice waits for its own evaluations only, and these are kept. So what follows, in order,
-    finds them, and comes to what it would have come to alone.
+    finds them, and gets the result that it would have had alone.
     """
     if evaluator.at_once == 1:
         return
@@ -207,7 +207,7 @@ def compare(
 # --- what to take -------------------------------------------------------------------------------
 
 
-def recommend(results: Sequence[Result], against: str = BEST) -> tuple[Result, str]:
+def recommend(results: Sequence[MethodResult], against: str = BEST) -> tuple[MethodResult, str]:
     """Of those that cannot be told from the best, the one that runs the fewest models.
 
     Judged on rows that did not choose. Of as many models, the higher cross-fitted score.
@@ -219,7 +219,7 @@ def recommend(results: Sequence[Result], against: str = BEST) -> tuple[Result, s
     return taken, _sentence(taken, first, best)
 
 
-def _sentence(taken: Result, first: Result, best: Result) -> str:
+def _sentence(taken: MethodResult, first: MethodResult, best: MethodResult) -> str:
     """What to take, why, and how sure that is."""
     value, low, high = map(short, taken.held_out.around())
     said = (
@@ -228,14 +228,14 @@ def _sentence(taken: Result, first: Result, best: Result) -> str:
     if taken is first:
         said += "nothing scores higher"
     else:
-        apart = signed(first.held_out - taken.held_out, tie="")
+        apart = difference_text(first.held_out - taken.held_out, tie="")
         said += f"the highest, the {first.name} with {_models(first.models)}, "
         said += f"is not surely better ({apart})"
     if taken.combinations == best.combinations:
         return said
     lead = taken.held_out - best.held_out
     sure = "surely" if lead.low > 0 else "not surely"
-    return f"{said}, and it is {sure} better than the {best.name} ({signed(lead, tie='')})"
+    return f"{said}, and it is {sure} better than the {best.name} ({difference_text(lead, tie='')})"
 
 
 def _models(count: int) -> str:

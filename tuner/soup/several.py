@@ -18,8 +18,7 @@ from model.common.errors import Gathered, InputError
 from model.common.files import atomic_folder
 from model.evaluation.predictions import Predictions, write_predictions
 from model.evaluation.scores import Array
-from model.tasks.task_set import TaskSet, load_task_set, split_origin, task_changes
-from model.tasks.task_set import describe_task as describe
+from model.tasks.task_set import TaskSet, describe_task, load_task_set, split_origin, task_changes
 from model.training.inputs import Warn
 from tuner.runs.open import FinishedRun, open_run
 from tuner.runs.state import OVERALL
@@ -31,14 +30,14 @@ from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 from tuner.soup.ingredients import Ingredient, collect
 from tuner.soup.methods import BEST, METHODS, PREDICTIONS
 from tuner.soup.record import slug
-from tuner.soup.scores import Result, recommend, score_methods
+from tuner.soup.scores import MethodResult, recommend, score_methods
 
 PER_TASK = "best per task"
 NAMES = [PER_TASK, *(name for name, method in METHODS.items() if method.kind == PREDICTIONS)]
 
 
 @dataclass(frozen=True)
-class Member:
+class RunModel:
     name: str  # <run>/<trial>/<checkpoint>
     model: Path
     answers: Mapping[str, Predictions]  # by task, of those that it has
@@ -49,11 +48,11 @@ class Ensembles:
     """What came of several runs."""
 
     tasks: TaskSet
-    results: list[Result]  # best first
+    results: list[MethodResult]  # best first
     recommended: str
     sentence: str
     against: str  # what all are compared with
-    members: list[Member]
+    members: list[RunModel]
     skipped: list[str]
     folder: Path
 
@@ -63,7 +62,7 @@ class SeveralEvaluator:
 
     at_once = 1
 
-    def __init__(self, tasks: TaskSet, members: Sequence[Member], rows: DevRows) -> None:
+    def __init__(self, tasks: TaskSet, members: Sequence[RunModel], rows: DevRows) -> None:
         self.tasks, self.rows, self._members = tasks, rows, members
         self.labels: Mapping[str, Array] = rows.labels
         self.members: Sequence[int] = range(len(members))
@@ -108,7 +107,7 @@ def ensembles_of(
     if out.exists():
         raise InputError(str(out), ["is there already; name another folder with --out"])
     rows = DevRows(tasks)
-    members: list[Member] = []
+    members: list[RunModel] = []
     skipped: list[str] = []
     for run in runs:
         members += members_of(run, rows, keep, skipped)
@@ -117,8 +116,8 @@ def ensembles_of(
         raise InputError("soup", [fault, *skipped[:5]])
     evaluator = SeveralEvaluator(tasks, members, rows)
     against = BEST if evaluator.singles else PER_TASK
-    asked = set(NAMES if methods is None else methods) | {PER_TASK, against}
-    names = [name for name in METHODS if name in asked & {BEST, *NAMES}]
+    wanted = set(NAMES if methods is None else methods) | {PER_TASK, against}
+    names = [name for name in METHODS if name in wanted & {BEST, *NAMES}]
     log(f"ensembles of {len(members)} models of {len(runs)} runs on {', '.join(tasks.names)}")
     results = score_methods(evaluator, names, goal_of(runs), halvings=1, against=against)
     taken, sentence = recommend(results, against)
@@ -137,7 +136,7 @@ def goal_of(runs: Sequence[FinishedRun]) -> str:
 
 def members_of(
     run: FinishedRun, rows: DevRows, keep: int | None, skipped: list[str]
-) -> list[Member]:
+) -> list[RunModel]:
     own: dict[str, dict[str, Predictions]] = {}
 
     def read(ingredient: Ingredient) -> None:
@@ -151,7 +150,7 @@ def members_of(
         f"{run.name}/{each.name}: {each.reason}" for each in found.skipped if each.name not in own
     ]
     return [
-        Member(f"{run.name}/{each.name}", each.model, own[each.name])
+        RunModel(f"{run.name}/{each.name}", each.model, own[each.name])
         for each in found.ingredients
         if not each.distilled  # it has learned from the others, and would count them twice
     ]
@@ -163,10 +162,10 @@ def union_of(runs: Sequence[FinishedRun]) -> TaskSet:
     known: dict[str, tuple[str, dict[str, object]]] = {}
     for run in runs:
         for task in run.tasks:
-            where, before = known.setdefault(task.name, (run.name, describe(task)))
+            where, before = known.setdefault(task.name, (run.name, describe_task(task)))
             faults += [
                 f"{run.name}: {change} (compared with {where})"
-                for change in task_changes({task.name: before}, {task.name: describe(task)})
+                for change in task_changes({task.name: before}, {task.name: describe_task(task)})
             ]
     wholes = {split_origin(run.tasks.origin)[0] for run in runs}
     full = [run.tasks for run in runs if set(run.tasks.names) == set(known)]
@@ -184,7 +183,7 @@ def union_of(runs: Sequence[FinishedRun]) -> TaskSet:
 
 
 def write_ensemble(
-    evaluator: SeveralEvaluator, result: Result, place: Path, data: str | None
+    evaluator: SeveralEvaluator, result: MethodResult, place: Path, data: str | None
 ) -> None:
     models = [member.model for member in evaluator._members]
     with atomic_folder(place) as folder:

@@ -100,7 +100,7 @@ class SpaceReader:
 
 
 def read_parameters(
-    sheet: SpaceReader, written: Any, held: Mapping[str, Any]
+    reader: SpaceReader, written: Any, held: Mapping[str, Any]
 ) -> tuple[Parameter, ...]:
     """Each after those that its conditions refer to, else in the order of the file.
 
@@ -108,50 +108,52 @@ def read_parameters(
     """
     if not isinstance(written, Mapping) or not written:
         what = f"is {show(written)}" if written else "is missing or empty"
-        sheet.fault(f"'parameters' {what}; give each as KEY: {EXAMPLE}", "parameters")
+        reader.fault(f"'parameters' {what}; give each as KEY: {EXAMPLE}", "parameters")
         return ()
-    sheet.specs = sheet.expand("parameters", written)
+    reader.specs = reader.expand("parameters", written)
     found: dict[str, Parameter] = {}
-    for key, spec in sheet.specs.items():
-        if (domain := _read_parameter(sheet, key, spec)) is not None:
-            sheet.offered[key] = Parameter(key, domain)
-            if (fitting := _suited(sheet, key, domain, held)) is not None:
+    for key, spec in reader.specs.items():
+        if (domain := _read_parameter(reader, key, spec)) is not None:
+            reader.offered[key] = Parameter(key, domain)
+            if (fitting := _suited(reader, key, domain, held)) is not None:
                 found[key] = Parameter(key, fitting)
     if found and all(isinstance(each.domain, Fixed) for each in found.values()):
-        sheet.fault("every parameter is fixed; let at least one vary", "parameters")
-    elif not found and not sheet.faults and sheet.tasks is not None:
-        text = f"no parameter is for a task of {sheet.tasks.name}"
-        sheet.fault(f"{text}; add one for all, such as optim.learning_rate", "parameters")
-    for key, spec in sheet.specs.items():
+        reader.fault("every parameter is fixed; let at least one vary", "parameters")
+    elif not found and not reader.faults and reader.tasks is not None:
+        text = f"no parameter is for a task of {reader.tasks.name}"
+        reader.fault(f"{text}; add one for all, such as optim.learning_rate", "parameters")
+    for key, spec in reader.specs.items():
         if isinstance(spec, Mapping) and "when" in spec:  # of one without a domain too
-            when = _read_when(sheet, key, spec["when"])
+            when = _read_when(reader, key, spec["when"])
             if key in found:
                 found[key] = replace(found[key], when=when)
-    return _ordered(sheet, found)
+    return _ordered(reader, found)
 
 
-def _suited(sheet: SpaceReader, key: str, domain: Domain, held: Mapping[str, Any]) -> Domain | None:
+def _suited(
+    reader: SpaceReader, key: str, domain: Domain, held: Mapping[str, Any]
+) -> Domain | None:
     """Without what a placeholder offers to a task that cannot have it: a cosine for classes."""
-    if sheet.tasks is None or key == sheet.name("parameters", key) or isinstance(domain, Number):
+    if reader.tasks is None or key == reader.name("parameters", key) or isinstance(domain, Number):
         return domain
-    reasons = [unsuited(key, value, held, sheet.tasks) for value in domain.values]
+    reasons = [unsuited(key, value, held, reader.tasks) for value in domain.values]
     kept = tuple(value for value, why in zip(domain.values, reasons, strict=True) if not why)
     if not kept:
-        sheet.left_out[key] = f"{key} is not searched: {reasons[0]}"
+        reader.left_out[key] = f"{key} is not searched: {reasons[0]}"
         return None
     if len(kept) == len(domain.values):
         return domain
     for value, why in zip(domain.values, reasons, strict=True):
-        sheet.notes += [f"{key} is never {value_text(value)}: {why}"] if why else []
-    return Fixed(kept[0]) if len(kept) == 1 and "when" not in sheet.specs[key] else Choice(kept)
+        reader.notes += [f"{key} is never {value_text(value)}: {why}"] if why else []
+    return Fixed(kept[0]) if len(kept) == 1 and "when" not in reader.specs[key] else Choice(kept)
 
 
-def _read_parameter(sheet: SpaceReader, key: str, spec: Any) -> Domain | None:
+def _read_parameter(reader: SpaceReader, key: str, spec: Any) -> Domain | None:
     def fault(text: str, *inner: str) -> None:
-        sheet.fault(f"'{sheet.name('parameters', key)}' {text}", "parameters", key, *inner)
+        reader.fault(f"'{reader.name('parameters', key)}' {text}", "parameters", key, *inner)
 
-    if sheet.tasks and not find_setting(key, sheet.tasks) and key not in SECTIONS:
-        sheet.fault(unknown(key, sheet.tasks), "parameters", key)
+    if reader.tasks and not find_setting(key, reader.tasks) and key not in SECTIONS:
+        reader.fault(unknown(key, reader.tasks), "parameters", key)
     elif TAKEN.fullmatch(key):
         fault("is decided by the search itself; remove it")
     elif not isinstance(spec, Mapping):
@@ -165,24 +167,24 @@ def _read_parameter(sheet: SpaceReader, key: str, spec: Any) -> Domain | None:
                 fault(f"has '{name}', which no domain has; {suggest(name, WORDS)}", name)
         kinds = [kind for kind in KINDS if kind in spec]
         if len(kinds) == 1:
-            return _read_domain(sheet, key, kinds[0], spec, fault)
+            return _read_domain(reader, key, kinds[0], spec, fault)
         what = f"has {' and '.join(kinds)}; keep one" if kinds else f"has no domain; give {EXAMPLE}"
         fault(what)
     return None
 
 
 def _read_domain(
-    sheet: SpaceReader, key: str, kind: str, spec: Mapping[Any, Any], fault: Fault
+    reader: SpaceReader, key: str, kind: str, spec: Mapping[Any, Any], fault: Fault
 ) -> Domain | None:
     if kind in ("float", "int"):
-        return _read_number(partial(sheet.fit, key), kind == "int", spec, fault)
+        return _read_number(partial(reader.fit, key), kind == "int", spec, fault)
     for name in ("log", "step"):
         if name in spec:
             fault(f"has '{name}', which is for float and int; remove it", name)
     if kind == "choice":
-        return _read_choice(partial(sheet.fit, key), spec["choice"], fault)
+        return _read_choice(partial(reader.fit, key), spec["choice"], fault)
     try:
-        return Fixed(sheet.fit(key, spec["fixed"]))
+        return Fixed(reader.fit(key, spec["fixed"]))
     except Misfit as misfit:
         fault(str(misfit), "fixed")
         return None
@@ -288,13 +290,13 @@ def _step_fault(low: float, high: float, step: Any, whole: bool) -> str | None:
     return None
 
 
-def _read_when(sheet: SpaceReader, key: str, written: Any) -> tuple[Condition, ...]:
+def _read_when(reader: SpaceReader, key: str, written: Any) -> tuple[Condition, ...]:
     def fault(text: str, *inner: str) -> None:
-        text = f"'{sheet.name('parameters', key)}' {text}"
-        sheet.fault(text, "parameters", key, "when", *inner)
+        text = f"'{reader.name('parameters', key)}' {text}"
+        reader.fault(text, "parameters", key, "when", *inner)
 
     conditions = []
-    if key in sheet.offered and isinstance(sheet.offered[key].domain, Fixed):
+    if key in reader.offered and isinstance(reader.offered[key].domain, Fixed):
         fault("is fixed and has 'when'; remove it, or offer a choice of that one value")
     elif not isinstance(written, Mapping) or not written:
         fault(f"has when: {show(written)}; write {{other.parameter: value}}")
@@ -302,14 +304,14 @@ def _read_when(sheet: SpaceReader, key: str, written: Any) -> tuple[Condition, .
         for other, value in written.items():
             name = word(other)
             try:
-                keys = _keys_of_condition(sheet, key, name)
-                each = [_read_condition(sheet, key, own, name, value) for own in keys]
+                keys = _keys_of_condition(reader, key, name)
+                each = [_read_condition(reader, key, own, name, value) for own in keys]
             except Misfit as misfit:
                 fault(str(misfit), name)
                 continue
-            if not keys and sheet.tasks is not None:
-                why = f"depends on {name}, which stands for no task of {sheet.tasks.name}"
-                sheet.left_out[key] = f"{key} {why}, and is not searched"
+            if not keys and reader.tasks is not None:
+                why = f"depends on {name}, which stands for no task of {reader.tasks.name}"
+                reader.left_out[key] = f"{key} {why}, and is not searched"
             found = [condition for condition in each if condition is not None]
             if any((one.sign, one.values) != (found[0].sign, found[0].values) for one in found):
                 fault(f"depends on '{name}', whose values differ in form; name one of them", name)
@@ -319,50 +321,50 @@ def _read_when(sheet: SpaceReader, key: str, written: Any) -> tuple[Condition, .
     return tuple(conditions)
 
 
-def _keys_of_condition(sheet: SpaceReader, key: str, name: str) -> list[str]:
+def _keys_of_condition(reader: SpaceReader, key: str, name: str) -> list[str]:
     """The parameters that it names, of which one has to meet it.
 
     The placeholder of the parameter's own key is the same task there.
     """
-    task, placeholder = (each.rpartition(".")[2] for each in (key, sheet.name("parameters", key)))
+    task, placeholder = (each.rpartition(".")[2] for each in (key, reader.name("parameters", key)))
     keys = []
     for part in name.split(OR):
         stem, _, last = part.rpartition(".")
         same = task != placeholder == last
         try:
-            keys += [f"{stem}.{task}"] if same else keys_of(part, sheet.tasks)
+            keys += [f"{stem}.{task}"] if same else keys_of(part, reader.tasks)
         except Misfit as misfit:
             raise Misfit(f"depends on '{part}', which {misfit}") from None
     return keys
 
 
 def _read_condition(
-    sheet: SpaceReader, key: str, other: str, name: str, value: Any
+    reader: SpaceReader, key: str, other: str, name: str, value: Any
 ) -> Condition | None:
     """`name` is how the file has the other; None where that one has a fault itself."""
     if other == key:
         raise Misfit("depends on itself; remove that condition")
-    if other not in sheet.specs:
-        if sheet.tasks is None and PLACEHOLDER.search(other):
+    if other not in reader.specs:
+        if reader.tasks is None and PLACEHOLDER.search(other):
             return None
-        names = {sheet.name("parameters", each) for each in sheet.specs}
+        names = {reader.name("parameters", each) for each in reader.specs}
         which = "which" if other == name else f"and '{other}'"
         raise Misfit(f"depends on '{name}', {which} is no parameter; {suggest(other, names)}")
-    if other not in sheet.offered or sheet.tasks is None:
+    if other not in reader.offered or reader.tasks is None:
         return None
     try:
-        return read_condition(sheet.offered[other], value, sheet.tasks)
+        return read_condition(reader.offered[other], value, reader.tasks)
     except (Misfit, Outside) as problem:
         raise Misfit(f"depends on '{name}' {problem}") from None
 
 
-def _ordered(sheet: SpaceReader, found: Mapping[str, Parameter]) -> tuple[Parameter, ...]:
+def _ordered(reader: SpaceReader, found: Mapping[str, Parameter]) -> tuple[Parameter, ...]:
     needs = {key: {k for c in p.when for k in c.keys if k in found} for key, p in found.items()}
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         circle = " -> ".join(error.args[1])
-        sheet.fault(
+        reader.fault(
             f"the conditions go round in a circle: {circle}", "parameters", error.args[1][0]
         )
         return tuple(found.values())

@@ -57,174 +57,174 @@ class SpaceDraft:
     start_from: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     listed: bool
-    sheet: SpaceReader
+    reader: SpaceReader
 
 
 def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> SpaceDraft:
     """`tasks` goes before the file's own; `overrides` go over its base and its parameters."""
     document = read_yaml(path)
-    data, sheet = document.data, SpaceReader(document)
+    data, reader = document.data, SpaceReader(document)
     for key in data:
         if key not in KEYS:
-            sheet.fault(
+            reader.fault(
                 f"'{word(key)}' is no part of a space; {suggest(word(key), KEYS)}", word(key)
             )
     about = data.get("about") or ""
     if not isinstance(about, str):
-        sheet.fault(f"'about' must be text, but is {show(about)}", "about")
+        reader.fault(f"'about' must be text, but is {show(about)}", "about")
     budget = data.get("budget")
     if budget is not None and (
         not isinstance(budget, int) or isinstance(budget, bool) or budget < 1
     ):
-        sheet.fault(f"'budget' must be a number of examples, but is {show(budget)}", "budget")
+        reader.fault(f"'budget' must be a number of examples, but is {show(budget)}", "budget")
     listed = data.get("listed", False)
     if not isinstance(listed, bool):
-        sheet.fault(f"'listed' must be true or false, but is {show(listed)}", "listed")
-    sheet.tasks = _read_tasks(sheet, data.get("tasks"), tasks)
-    base = _read_settings(sheet, data.get("base"), "base")
-    given = _read_overrides(sheet, overrides)
+        reader.fault(f"'listed' must be true or false, but is {show(listed)}", "listed")
+    reader.tasks = _read_tasks(reader, data.get("tasks"), tasks)
+    base = _read_settings(reader, data.get("base"), "base")
+    given = _read_overrides(reader, overrides)
     held = {key: value for key, value in base.items() if not any(_inside(key, k) for k in given)}
     held |= given
-    parameters = read_parameters(sheet, data.get("parameters"), held)
-    _refuse_both(sheet, base, parameters)
-    points = _read_points(sheet, data.get("start_from"), parameters, base)
-    parameters, notes = _settle(sheet, parameters, given)
-    if sheet.faults or sheet.tasks is None:
-        raise InputError(str(path), sheet.ordered())
+    parameters = read_parameters(reader, data.get("parameters"), held)
+    _refuse_both(reader, base, parameters)
+    points = _read_points(reader, data.get("start_from"), parameters, base)
+    parameters, notes = _settle(reader, parameters, given)
+    if reader.faults or reader.tasks is None:
+        raise InputError(str(path), reader.ordered())
     keys = {parameter.key for parameter in parameters}
     points = [{key: value for key, value in point.items() if key in keys} for point in points]
     return SpaceDraft(
         about=about,
         budget=budget,
-        tasks=sheet.tasks,
+        tasks=reader.tasks,
         base=held,
         parameters=parameters,
         start_from=tuple(p for n, p in enumerate(points) if p and p not in points[:n]),
-        notes=(*sheet.notes, *notes),
+        notes=(*reader.notes, *notes),
         listed=listed is True,
-        sheet=sheet,
+        reader=reader,
     )
 
 
-def _read_tasks(sheet: SpaceReader, written: Any, asked: str | None) -> TaskSet | None:
-    name = written if asked is None else asked
+def _read_tasks(reader: SpaceReader, written: Any, name_given: str | None) -> TaskSet | None:
+    name = written if name_given is None else name_given
     if not isinstance(name, str):
         what = "is missing" if name is None else f"must be text, but is {show(name)}"
-        sheet.fault(f"'tasks' {what}; name a task set, such as cs224n, or its file", "tasks")
+        reader.fault(f"'tasks' {what}; name a task set, such as cs224n, or its file", "tasks")
         return None
     try:
         # A space can lie beside its task set, and the two move together.
-        beside = sheet.document.path.parent / name
-        own = asked is None and name.endswith((".yaml", ".yml")) and beside.is_file()
+        beside = reader.document.path.parent / name
+        own = name_given is None and name.endswith((".yaml", ".yml")) and beside.is_file()
         return load_task_set(str(beside) if own else name)
     except InputError as error:
-        sheet.faults += [f"{sheet.place('tasks')}{error.where}: {text}" for text in error.faults]
+        reader.faults += [f"{reader.place('tasks')}{error.where}: {text}" for text in error.faults]
     except (OSError, ValueError) as error:  # a name that no file system takes
-        sheet.fault(f"'tasks' {show(name)} cannot be read: {error}", "tasks")
+        reader.fault(f"'tasks' {show(name)} cannot be read: {error}", "tasks")
     return None
 
 
-def _read_settings(sheet: SpaceReader, written: Any, section: str) -> dict[str, Any]:
+def _read_settings(reader: SpaceReader, written: Any, section: str) -> dict[str, Any]:
     if not isinstance(written, Mapping | None):
-        sheet.fault(f"'{section}' must be a mapping of settings, but is {show(written)}", section)
+        reader.fault(f"'{section}' must be a mapping of settings, but is {show(written)}", section)
         return {}
     try:
         flat = flatten(written or {})
     except InputError as error:
-        sheet.faults += [sheet.place(section) + fault for fault in error.faults]
+        reader.faults += [reader.place(section) + fault for fault in error.faults]
         return {}
     settings: dict[str, Any] = {}
-    if sheet.tasks is None:
+    if reader.tasks is None:
         return settings
-    for key, value in sheet.expand(section, flat).items():
-        if find_setting(key, sheet.tasks) is None:
-            sheet.fault(unknown(key, sheet.tasks), section, key)
+    for key, value in reader.expand(section, flat).items():
+        if find_setting(key, reader.tasks) is None:
+            reader.fault(unknown(key, reader.tasks), section, key)
             continue
         try:
-            settings[key] = fitted(key, value, sheet.tasks)
+            settings[key] = fitted(key, value, reader.tasks)
         except Misfit as misfit:
-            sheet.fault(f"'{sheet.name(section, key)}' {misfit}", section, key)
-    for key in [key for key in settings if key != sheet.name(section, key)]:
-        if reason := unsuited(key, settings[key], settings, sheet.tasks):
-            sheet.notes.append(f"{key} is not set to {value_text(settings.pop(key))}: {reason}")
+            reader.fault(f"'{reader.name(section, key)}' {misfit}", section, key)
+    for key in [key for key in settings if key != reader.name(section, key)]:
+        if reason := unsuited(key, settings[key], settings, reader.tasks):
+            reader.notes.append(f"{key} is not set to {value_text(settings.pop(key))}: {reason}")
     return settings
 
 
-def _read_overrides(sheet: SpaceReader, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    own = SpaceReader(Document(Path("--set"), {}), sheet.tasks)
+def _read_overrides(reader: SpaceReader, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    own = SpaceReader(Document(Path("--set"), {}), reader.tasks)
     settings = _read_settings(own, overrides, "--set")
-    sheet.faults += [f"--set: {fault}" for fault in own.ordered()]
-    sheet.notes += own.notes
+    reader.faults += [f"--set: {fault}" for fault in own.ordered()]
+    reader.notes += own.notes
     return settings
 
 
 def _refuse_both(
-    sheet: SpaceReader, base: Mapping[str, Any], parameters: tuple[Parameter, ...]
+    reader: SpaceReader, base: Mapping[str, Any], parameters: tuple[Parameter, ...]
 ) -> None:
     """What base says of a parameter would never be used, unless it takes part only sometimes."""
     for parameter in parameters:
         for key in base if not parameter.when else ():
             if _decides(parameter, key):
-                _keep_one(sheet, key, parameter.key)
+                _keep_one(reader, key, parameter.key)
     # One whose domain is at fault is a parameter all the same.
     known = {parameter.key for parameter in parameters}
-    for key, spec in sheet.specs.items():
+    for key, spec in reader.specs.items():
         always = not isinstance(spec, Mapping) or "when" not in spec
         if key in base and key not in known and always:
-            _keep_one(sheet, key, key)
+            _keep_one(reader, key, key)
 
 
-def _keep_one(sheet: SpaceReader, key: str, parameter: str) -> None:
-    name, other = sheet.name("base", key), sheet.name("parameters", parameter)
+def _keep_one(reader: SpaceReader, key: str, parameter: str) -> None:
+    name, other = reader.name("base", key), reader.name("parameters", parameter)
     text = f"'{name}' is in base, and '{other}' is a parameter"
-    sheet.fault(f"{text}; keep one of them", "base", key)
+    reader.fault(f"{text}; keep one of them", "base", key)
 
 
 def _read_points(
-    sheet: SpaceReader, written: Any, parameters: tuple[Parameter, ...], base: Mapping[str, Any]
+    reader: SpaceReader, written: Any, parameters: tuple[Parameter, ...], base: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     if not isinstance(written, list | None):
-        sheet.fault(f"'start_from' must be a list of points, but is {show(written)}", "start_from")
+        reader.fault(f"'start_from' must be a list of points, but is {show(written)}", "start_from")
         return []
     points = []
-    places = _places_of_items(sheet.document, "start_from") if written else []
+    places = _places_of_items(reader.document, "start_from") if written else []
     for number, (point, place) in enumerate(zip(written or [], places, strict=True), 1):
         before = f"{place}start_from {number}"
         if not isinstance(point, Mapping):
-            sheet.faults.append(f"{before} must be {{KEY: value, ...}}, but is {show(point)}")
+            reader.faults.append(f"{before} must be {{KEY: value, ...}}, but is {show(point)}")
             continue
         faults: list[str] = []
-        points.append(_read_point(sheet, point, parameters, base, faults))
-        sheet.faults += [f"{before}: {fault}" for fault in faults]
+        points.append(_read_point(reader, point, parameters, base, faults))
+        reader.faults += [f"{before}: {fault}" for fault in faults]
     return points
 
 
 def _read_point(
-    sheet: SpaceReader,
+    reader: SpaceReader,
     point: Mapping[Any, Any],
     parameters: tuple[Parameter, ...],
     base: Mapping[str, Any],
     faults: list[str],
 ) -> dict[str, Any]:
     known = {parameter.key: parameter for parameter in parameters}
-    expanded = expand(point, sheet.tasks, lambda text, _: faults.append(text))
+    expanded = expand(point, reader.tasks, lambda text, _: faults.append(text))
     values: dict[str, Any] = {}
     for key, value in expanded.entries.items():
         name = expanded.written.get(key, key)
-        if key in sheet.offered and sheet.tasks is not None:
+        if key in reader.offered and reader.tasks is not None:
             try:
-                values[key] = in_domain(sheet.offered[key], value, sheet.tasks)
+                values[key] = in_domain(reader.offered[key], value, reader.tasks)
             except NoTask:
                 continue
             except Outside as outside:
                 faults.append(f"'{name}' {show(value)} {outside}")
             except Misfit as misfit:
                 faults.append(f"'{name}' {misfit}")
-        elif key not in sheet.specs and not (sheet.tasks is None and PLACEHOLDER.search(key)):
+        elif key not in reader.specs and not (reader.tasks is None and PLACEHOLDER.search(key)):
             # Those that are there and not offered have faults of their own.
             why = "is decided by base" if key in base else "is not a parameter"
             text = f"'{name}' {why}" if name == key else f"'{name}' stands for '{key}', which {why}"
-            names = {sheet.name("parameters", each) for each in sheet.specs}
+            names = {reader.name("parameters", each) for each in reader.specs}
             faults.append(f"{text}; {suggest(name, names)}")
     # What a placeholder offers in vain, a point may offer too.
     values = {k: v for k, v in values.items() if k in known and known[k].can_be(v)}
@@ -247,24 +247,24 @@ def _places_of_items(document: Document, key: str) -> list[str]:
 
 
 def _settle(
-    sheet: SpaceReader, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
+    reader: SpaceReader, parameters: tuple[Parameter, ...], given: Mapping[str, Any]
 ) -> tuple[tuple[Parameter, ...], tuple[str, ...]]:
     """The parameters that are left to search once some settings are given, and why others not."""
-    if sheet.tasks is None:
+    if reader.tasks is None:
         return parameters, ()
     known = {
-        key: value for k, v in given.items() for key, value in spread(k, v, sheet.tasks).items()
+        key: value for k, v in given.items() for key, value in spread(k, v, reader.tasks).items()
     }
     known |= given
     kept: dict[str, Parameter] = {}
-    gone = dict(sheet.left_out)
+    gone = dict(reader.left_out)
     for parameter in parameters:
         key = parameter.key
         if key in gone:
             continue
         if within := [name for name in given if name != key and _decides(parameter, name)]:
             text = f"'{within[0]}' is part of '{key}', which is searched as a whole"
-            sheet.faults.append(f"--set: {text}; set '{key}'")
+            reader.faults.append(f"--set: {text}; set '{key}'")
         if key in known:
             gone[key] = f"{key} is set to {value_text(known[key])} and not searched"
             continue
@@ -280,9 +280,9 @@ def _settle(
             kept[key] = replace(parameter, when=tuple(left))
     if gone and all(isinstance(parameter.domain, Fixed) for parameter in kept.values()):
         if given:
-            sheet.faults.append("--set: decides every parameter; leave one to the search")
-        elif not sheet.faults:
-            sheet.fault("no parameter is left for these tasks; add one for all", "parameters")
+            reader.faults.append("--set: decides every parameter; leave one to the search")
+        elif not reader.faults:
+            reader.fault("no parameter is left for these tasks; add one for all", "parameters")
     return tuple(kept.values()), tuple(gone.values())
 
 

@@ -277,7 +277,7 @@ def load_space(
         budget=draft.budget,
         listed=draft.listed,
     )
-    if faults := contradictions(space, draft.sheet.place):
+    if faults := contradictions(space, draft.reader.place):
         raise InputError(str(path), faults)
     return space
 

@@ -20,8 +20,8 @@ from tuner.runs.open import FinishedRun
 from tuner.runs.state import OVERALL, Event, TrialState
 from tuner.scoring.dev_predictions import Answers, DevPredictions, precision_of
 from tuner.scoring.dev_rows import DevRows
-from tuner.study.ensembles import Member, ensemble_of
-from tuner.study.grid import Part, Training
+from tuner.study.ensembles import EnsembleMember, ensemble_of
+from tuner.study.grid import StudySearch, Training
 from tuner.study.reader import Study
 
 
@@ -36,9 +36,9 @@ class Candidate:
     used: dict[str, int] = field(default_factory=dict)  # models of an ensemble
 
 
-def trials_of(run: FinishedRun, training: Training, part: Part) -> list[TrialState]:
+def trials_of(run: FinishedRun, training: Training, search: StudySearch) -> list[TrialState]:
     """The finished trials of one training, one for each seed."""
-    space, point = run.space, dict(part.points()[part.trainings.index(training)])
+    space, point = run.space, dict(search.points()[search.trainings.index(training)])
     known = {parameter.key for parameter in space.parameters}
     wanted = space.config({key: value for key, value in point.items() if key in known})
     first = [t for t in run.state.search_trials if space.config(t.settings) == wanted]
@@ -47,9 +47,9 @@ def trials_of(run: FinishedRun, training: Training, part: Part) -> list[TrialSta
     return [trial for trial in (*first, *again) if trial.status == "finished"]
 
 
-def model_of(run: FinishedRun, training: Training, part: Part) -> Path | None:
+def model_of(run: FinishedRun, training: Training, search: StudySearch) -> Path | None:
     """The best model of a training's first seed, for others to start from."""
-    for trial in trials_of(run, training, part):
+    for trial in trials_of(run, training, search):
         best = trial.best(training.task or OVERALL)
         if best is not None:
             folder = model_folder(run.folder, trial.id, best["checkpoint"])
@@ -59,13 +59,13 @@ def model_of(run: FinishedRun, training: Training, part: Part) -> Path | None:
 
 
 def candidates(
-    study: Study, tasks: TaskSet, done: Sequence[tuple[Part, FinishedRun]], notes: list[str]
+    study: Study, tasks: TaskSet, done: Sequence[tuple[StudySearch, FinishedRun]], notes: list[str]
 ) -> tuple[list[Candidate], DevRows]:
     """Of every row and seed that is trained; `notes` are told of answers that cannot be read."""
     rows, found = DevRows(tasks), dict[tuple[str, int], Candidate]()
-    for part, run in done:
-        for training in part.trainings:
-            for trial in trials_of(run, training, part):
+    for search, run in done:
+        for training in search.trainings:
+            for trial in trials_of(run, training, search):
                 best = trial.best(training.task or OVERALL)
                 assert best is not None  # it is finished
                 place = trial_folder(run.folder, trial.id) / str(best["predictions"])
@@ -84,7 +84,7 @@ def candidates(
         if row.ensemble is None:
             continue
         for seed in sorted({one.seed for one in trained}):
-            members = [Member(one.row, one.answers) for one in trained if one.seed == seed]
+            members = [EnsembleMember(one.row, one.answers) for one in trained if one.seed == seed]
             made = ensemble_of(row.ensemble, members, tasks, rows.labels)
             if made is not None:
                 found[row.label, seed] = Candidate(row.label, seed, *made)

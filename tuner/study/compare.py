@@ -25,14 +25,14 @@ PAPER_ROWS = {"sst": 1101, "para": 40429, "sts": 863}  # of the course's dev set
 
 
 @dataclass(frozen=True)
-class Cell:
+class ScoreCell:
     value: float  # the mean over the seeds
     half: float  # half its 95 % interval
     seeds: int
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RowComparison:
     """A row against the row that the study compares with, by one score."""
 
     row: str
@@ -64,8 +64,8 @@ class Comparison:
 @dataclass(frozen=True)
 class Table:
     goals: tuple[str, ...]
-    cells: dict[tuple[str, str], Cell]  # by row and goal
-    comparisons: list[Comparison]
+    cells: dict[tuple[str, str], ScoreCell]  # by row and goal
+    comparisons: list[RowComparison]
     seeds: int  # of the row that has most
     rows: dict[str, int]  # dev rows of each task
 
@@ -122,13 +122,13 @@ class _Drawn:
     def quantile(self) -> float:
         return float(student.ppf(0.975, self.freedom)) if self.freedom else 1.96
 
-    def cell(self, row: str) -> Cell:
+    def cell(self, row: str) -> ScoreCell:
         places = self.by_row[row]
         over_rows = float(self.resampled[places].mean(0).var())
         half = self.quantile * np.sqrt(over_rows + self.between / len(places))
-        return Cell(float(self.values[places].mean()), float(half), len(places))
+        return ScoreCell(float(self.values[places].mean()), float(half), len(places))
 
-    def compared(self, row: str, against: str, paper: float | None) -> Comparison:
+    def compared(self, row: str, against: str, paper: float | None) -> RowComparison:
         a, b = self.by_row[row], self.by_row[against]
         ours = float(self.values[a].mean() - self.values[b].mean())
         apart = self.resampled[a].mean(0) - self.resampled[b].mean(0)
@@ -136,7 +136,9 @@ class _Drawn:
         half = self.quantile * float(np.sqrt(apart.var() + seeds))
         pairs = [(self.resampled[i] - self.resampled[j]).var() for i in a for j in b]
         alone = float(np.mean(pairs)) * self.shrink + 2 * self.between
-        return Comparison(row, self.goal, paper, self.quantile * float(np.sqrt(alone)), ours, half)
+        return RowComparison(
+            row, self.goal, paper, self.quantile * float(np.sqrt(alone)), ours, half
+        )
 
 
 def _drawn(goal: str, tasks: TaskSet, found: Sequence[Candidate], rows: DevRows) -> _Drawn:

@@ -15,13 +15,13 @@ from tuner.study.reader import OVERALL, Ensemble
 
 
 @dataclass(frozen=True)
-class Member:
+class EnsembleMember:
     name: str
     answers: Mapping[str, Predictions]  # of the tasks that it was trained on
 
 
 def ensemble_of(
-    how: Ensemble, members: Sequence[Member], tasks: TaskSet, labels: Mapping[str, Array]
+    how: Ensemble, members: Sequence[EnsembleMember], tasks: TaskSet, labels: Mapping[str, Array]
 ) -> tuple[dict[str, Predictions], dict[str, Event], dict[str, int]] | None:
     """Its answers to every task, no evaluations, and how many models each task has.
 
@@ -44,7 +44,7 @@ def ensemble_of(
 
 
 def _score(
-    member: Member, task: Task, tasks: TaskSet, labels: Mapping[str, Array], by: str
+    member: EnsembleMember, task: Task, tasks: TaskSet, labels: Mapping[str, Array], by: str
 ) -> float:
     def value(of: Task) -> float:
         return measure(of.metric, labels[of.name], member.answers[of.name].values, of.classes)

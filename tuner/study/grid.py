@@ -39,7 +39,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Part:
+class StudySearch:
     """The trainings of one search."""
 
     name: str  # of its run, after the study's: the same whichever rows are left out
@@ -48,7 +48,7 @@ class Part:
     start: str | None = None  # the label of the training whose model these start from
 
     def points(self) -> list[dict[str, Any]]:
-        """Each training's values of all that is varied in the part, in order."""
+        """Each training's values of all that is varied in the search, in order."""
         keys = dict.fromkeys(key for each in self.trainings for key in each.settings)
         return [{key: self._value(key, each) for key in keys} for each in self.trainings]
 
@@ -63,12 +63,12 @@ class Part:
         values: dict[str, list[Any]] = {}
         for point in points:
             for key, value in point.items():
-                known, value = values.setdefault(key, []), plain(value)
+                known, value = values.setdefault(key, []), as_yaml_value(value)
                 if not any(_same(value, one) for one in known):
                     known.append(value)
         varied = [key for key, known in values.items() if len(known) > 1]
         if not varied:  # a space has a parameter, if it is one of a single value
-            values = values or {ANY: [plain(self.held.get(ANY, SETTINGS[ANY].default))]}
+            values = values or {ANY: [as_yaml_value(self.held.get(ANY, SETTINGS[ANY].default))]}
             points = points if ANY not in values else [{ANY: values[ANY][0]} for _ in points]
             varied = list(values)[:1]
         agreed = {key: known[0] for key, known in values.items() if key not in varied}
@@ -81,7 +81,7 @@ class Part:
             "listed": True,
             "base": base,
             "parameters": {key: {"choice": values[key]} for key in varied},
-            "start_from": [{key: plain(point[key]) for key in varied} for point in points],
+            "start_from": [{key: as_yaml_value(point[key]) for key in varied} for point in points],
         }
 
 
@@ -90,7 +90,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
 
 
-def plain(value: Any) -> Any:
+def as_yaml_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -102,7 +102,7 @@ def expand(
     files: Mapping[str, str],
     notes: list[str],
     share: float = 1.0,
-) -> list[Part]:
+) -> list[StudySearch]:
     """What the study trains. `notes` are told what is not as in the paper; raises InputError.
 
     `share` is that of the paper's training; what comes before the tasks is cut alike.
@@ -126,7 +126,7 @@ def expand(
     held = dict(_rated(Training("", None, held), {}, scale).settings)
     if faults := list(_faults(tasks, held, trainings)):
         raise InputError(str(study.path), faults)
-    return list(_parts(held, trainings))
+    return list(_searches(held, trainings))
 
 
 def _for_encoder(
@@ -179,7 +179,9 @@ def files_of(row: StudyRow) -> list[str]:
     return [v[1:] for v in row.settings.values() if isinstance(v, str) and v.startswith("$")]
 
 
-def _parts(held: dict[str, Any], trainings: Sequence[tuple[StudyRow, Training]]) -> Iterator[Part]:
+def _searches(
+    held: dict[str, Any], trainings: Sequence[tuple[StudyRow, Training]]
+) -> Iterator[StudySearch]:
     """Those that start from another come after it."""
     groups: dict[tuple[str | None, str, str], list[tuple[Training, dict[str, Any]]]] = {}
     for row, each in trainings:
@@ -191,7 +193,7 @@ def _parts(held: dict[str, Any], trainings: Sequence[tuple[StudyRow, Training]])
     for (start, name, _), members in ordered:
         own = {k: v for k, v in held.items() if k not in INPUTS} | members[0][1]
         whole = name if start is None else f"{name}-from-{start.replace(' ', '-').lower()}"
-        yield Part(whole, own, tuple(each for each, _ in members), start)
+        yield StudySearch(whole, own, tuple(each for each, _ in members), start)
 
 
 def _rated(training: Training, held: Mapping[str, Any], scale: float) -> Training:

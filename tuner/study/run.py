@@ -22,7 +22,7 @@ from tuner.search.api import run_search
 from tuner.space.space import load_space
 from tuner.study.collect import candidates, model_of
 from tuner.study.compare import compare
-from tuner.study.grid import Part, expand, files_of
+from tuner.study.grid import StudySearch, expand, files_of
 from tuner.study.reader import Study, load_study
 from tuner.study.request import StudyRequest
 from tuner.study.text import study_text
@@ -40,21 +40,21 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
     if faults := faults_of(StudyRequest, vars(request)):
         raise InputError("study", faults)
     study, notes = load_study(name), list[str]()
-    tasks, parts = planned(study, request, notes)
-    done: list[tuple[Part, FinishedRun]] = []
+    tasks, searches = planned(study, request, notes)
+    done: list[tuple[StudySearch, FinishedRun]] = []
     complete = True
-    for part in parts:
-        folder = folder_of(study, options, part.name)
-        init_from = _start(part, done)
-        if part.start is not None and init_from is None:
-            notes.append(f"no model of '{part.start}' to start from, so what does is not trained")
+    for search in searches:
+        folder = folder_of(study, options, search.name)
+        init_from = _start(search, done)
+        if search.start is not None and init_from is None:
+            notes.append(f"no model of '{search.start}' to start from, so what does is not trained")
             complete = False
             continue
         fetch_run(options, folder.name)  # with storage elsewhere, what it has of this run
-        whole = search_part(study, part, request, options, folder, init_from)
+        whole = train_search(study, search, request, options, folder, init_from)
         complete = complete and whole
         if has_begun(folder):
-            done.append((part, open_run(folder)))
+            done.append((search, open_run(folder)))
         if not whole:
             break
     folders = tuple(run.folder for _, run in done)
@@ -79,17 +79,19 @@ def read_study(name: str, options: ExecutionOptions) -> StudyResult:
         file=named,
         scale=(run.request.max_examples or study.examples) / study.examples,
     )
-    tasks, parts = planned(study, request, notes)
+    tasks, searches = planned(study, request, notes)
     done = []
-    for part in parts:
-        folder = folder_of(study, options, part.name)
+    for search in searches:
+        folder = folder_of(study, options, search.name)
         if has_begun(folder):
-            done.append((part, open_run(folder)))
+            done.append((search, open_run(folder)))
     folders = tuple(each.folder for _, each in done)
-    return StudyResult(table_text(study, tasks, done, notes), len(done) == len(parts), folders)
+    return StudyResult(table_text(study, tasks, done, notes), len(done) == len(searches), folders)
 
 
-def planned(study: Study, request: StudyRequest, notes: list[str]) -> tuple[TaskSet, list[Part]]:
+def planned(
+    study: Study, request: StudyRequest, notes: list[str]
+) -> tuple[TaskSet, list[StudySearch]]:
     tasks = load_task_set(request.tasks or study.tasks)
     layers = layers_in(request.encoder) if study.layers and request.encoder else None
     share = length_of(study, request) / study.examples
@@ -101,20 +103,20 @@ def length_of(study: Study, request: StudyRequest) -> int:
     return max(1, round(study.examples * request.scale))
 
 
-def folder_of(study: Study, options: ExecutionOptions, part: str = "") -> Path:
-    """Of the run of one part; the first one has no name of its own."""
-    return run_folder(options.storage_path.absolute(), f"{options.name or study.name}{part}")
+def folder_of(study: Study, options: ExecutionOptions, search: str = "") -> Path:
+    """Of the run of one search; the first one has no name of its own."""
+    return run_folder(options.storage_path.absolute(), f"{options.name or study.name}{search}")
 
 
-def search_part(
+def train_search(
     study: Study,
-    part: Part,
+    search: StudySearch,
     request: StudyRequest,
     options: ExecutionOptions,
     folder: Path,
     init_from: Path | None,
 ) -> bool:
-    """One search over the part's points; False if it was stopped before its end."""
+    """One search over these points; False if it was stopped before its end."""
     given = {name: value for name, value in vars(options).items() if name != "remote"}
     given |= {"name": folder.name, "soup": False}
     if options.remote is not None:
@@ -122,7 +124,7 @@ def search_part(
     encoder = request.encoder or study.held.get("encoder.name")
     if isinstance(encoder, str):
         require_encoder(encoder)
-    document = part.space(
+    document = search.space(
         study, request.tasks or study.tasks, str(init_from) if init_from else None
     )
     # Beside the run, which has a copy of its own: what goes on reads that one.
@@ -130,7 +132,7 @@ def search_part(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, to_yaml(document))
     points = max(1, len(load_space(str(path), overrides=request.set).start_from))
-    # A part that has not begun begins; one that has refuses what is not as it was.
+    # A search that has not begun begins; one that has refuses what is not as it was.
     given["resume"] = options.resume and has_begun(folder)
     if request.data is not None:
         given["data"] = request.data
@@ -154,7 +156,7 @@ def search_part(
 def table_text(
     study: Study,
     tasks: TaskSet,
-    done: list[tuple[Part, FinishedRun]],
+    done: list[tuple[StudySearch, FinishedRun]],
     notes: list[str],
 ) -> str:
     found, rows = candidates(study, tasks, done, notes)
@@ -168,9 +170,9 @@ def table_text(
     return study_text(study, compare(study, tasks, found, rows), found, notes, examples)
 
 
-def _start(part: Part, done: Sequence[tuple[Part, FinishedRun]]) -> Path | None:
+def _start(search: StudySearch, done: Sequence[tuple[StudySearch, FinishedRun]]) -> Path | None:
     for other, run in done:
         for training in other.trainings:
-            if part.start is not None and training.label == part.start:
+            if search.start is not None and training.label == search.start:
                 return model_of(run, training, other)
     return None

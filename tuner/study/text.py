@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from model.cli.text import clock, short
 from tuner.scoring.tables import plus, table
 from tuner.study.collect import Candidate
-from tuner.study.compare import Cell, Table
+from tuner.study.compare import ScoreCell, Table
 from tuner.study.reader import Study
 
 
@@ -43,7 +43,7 @@ def _scores(study: Study, result: Table) -> list[str]:
     return table(header, body, {"row"}, "")
 
 
-def _cell(cell: Cell | None) -> str:
+def _cell(cell: ScoreCell | None) -> str:
     return "-" if cell is None else f"{short(cell.value)} ± {short(cell.half)}"
 
 

@@ -22,7 +22,7 @@ SYNC = 1.0  # seconds between two fsyncs: a kill loses nothing, a power cut that
 FREE = ("began", "stockpot")  # of the first line, what another command may have otherwise
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """What came of one request; `reason` says why nothing did."""
 
     key: str
@@ -32,16 +32,16 @@ class Answer(NamedTuple):
 
 
 class AnswerFile:
-    """`asked`: what is wanted, which must be what the file was begun with.
+    """`request`: what is wanted, which must be what the file was begun with.
 
     Without `write` nothing is changed, not even by a file that is not there.
     """
 
-    def __init__(self, path: Path, asked: Mapping[str, Any], *, write: bool = True) -> None:
+    def __init__(self, path: Path, request: Mapping[str, Any], *, write: bool = True) -> None:
         self.path = path
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, ModelAnswer] = {}
         self.tokens = (0, 0)  # paid for in all
-        self.asked = dict(asked)
+        self.request = dict(request)
         self._synced = 0.0
         if not write and not os.path.lexists(path):
             return
@@ -53,7 +53,7 @@ class AnswerFile:
                 self._file.truncate(end)
                 self._file.seek(end)
             if write and not end:
-                self._append({"stockpot_paraphrases": VERSION, **self.asked})
+                self._append({"stockpot_paraphrases": VERSION, **self.request})
         except BaseException:
             self.close()
             raise
@@ -69,13 +69,13 @@ class AnswerFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: ModelAnswer) -> None:
         event: dict[str, Any] = {"key": answer.key, "tokens": answer.tokens}
         event |= {"left_out": answer.reason} if answer.reason else {"texts": answer.texts}
         self._append(event)
         self._note(answer)
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: ModelAnswer) -> None:
         self.answers[answer.key] = answer
         self.tokens = (self.tokens[0] + answer.tokens[0], self.tokens[1] + answer.tokens[1])
 
@@ -118,7 +118,7 @@ class AnswerFile:
         if not isinstance(first, dict) or first.pop("stockpot_paraphrases", None) != VERSION:
             fault = "is no file of this command, or of another version; name another with --out"
             raise InputError(str(self.path), [fault])
-        wanted = json.loads(json.dumps(self.asked))
+        wanted = json.loads(json.dumps(self.request))
         keys = [key for key in {**wanted, **first} if key not in FREE]
         faults = [
             f"was begun with {key} {show(first.get(key))}, and now it is {show(wanted.get(key))}"
@@ -128,10 +128,10 @@ class AnswerFile:
         if faults:
             remedy = "give the same again, name another --out, or remove this file and its answers"
             raise InputError(str(self.path), [*faults, remedy])
-        self.asked |= {key: first[key] for key in FREE if key in first}
+        self.request |= {key: first[key] for key in FREE if key in first}
 
 
-def _answer(event: Any) -> Answer:
+def _answer(event: Any) -> ModelAnswer:
     key, (read, written) = event["key"], event["tokens"]
     reason, texts = event.get("left_out", ""), event.get("texts", [])
     counts = all(type(count) is int and 0 <= count < 1 << 60 for count in (read, written))
@@ -141,4 +141,4 @@ def _answer(event: Any) -> Answer:
         raise ValueError("its values are of the wrong kinds")
     if not all(isinstance(text, str) for text in texts) or bool(texts) == bool(reason):
         raise ValueError("it has neither texts nor a reason")
-    return Answer(key, tuple(texts), (read, written), reason)
+    return ModelAnswer(key, tuple(texts), (read, written), reason)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Event, Lock, Semaphore, Thread
 
-from model.data.paraphrase.answer_file import Answer
+from model.data.paraphrase.answer_file import ModelAnswer
 from model.data.paraphrase.answers import Garbage, read_sentences
-from model.data.paraphrase.jobs import Job
+from model.data.paraphrase.jobs import ParaphraseJob
 from model.data.paraphrase.server import Refusal, Server, Setback
 
 Messages = list[dict[str, str]]
@@ -42,7 +42,7 @@ class ServerAnswers:
     """Answers of a server, in the order in which they come."""
 
     server: Server
-    messages: Callable[[Job], Messages]
+    messages: Callable[[ParaphraseJob], Messages]
     seed: int | None
     parallel: int
     tries: int
@@ -50,8 +50,8 @@ class ServerAnswers:
     gate: Gate = field(default_factory=Gate)
     stopped: Event = field(default_factory=Event)
 
-    def __call__(self, jobs: Sequence[Job]) -> Generator[Answer, None, None]:
-        done: SimpleQueue[Answer | BaseException] = SimpleQueue()
+    def __call__(self, jobs: Sequence[ParaphraseJob]) -> Generator[ModelAnswer, None, None]:
+        done: SimpleQueue[ModelAnswer | BaseException] = SimpleQueue()
         waiting, lock = iter(jobs), Lock()
         # An answer keeps its slot until it is on disk: a kill loses no more of them than that.
         slots = Semaphore(self.parallel)
@@ -84,14 +84,14 @@ class ServerAnswers:
             self.stopped.set()
             slots.release(self.parallel)  # for those who wait, to see it
 
-    def answer(self, job: Job) -> Answer:
+    def answer(self, job: ParaphraseJob) -> ModelAnswer:
         """One job's, however many tries it takes."""
         messages = self.messages(job)
         read, written, faults, limited = 0, 0, 0, 0
         while True:
             self.stopped.wait(self.gate.left)
             if self.stopped.is_set():
-                return Answer(job.key, (), (read, written), "stopped")  # nobody looks at it
+                return ModelAnswer(job.key, (), (read, written), "stopped")  # nobody looks at it
             wait = None
             try:
                 seed = job_seed(self.seed, job, faults)
@@ -99,9 +99,9 @@ class ServerAnswers:
                 tokens = reply.tokens or guessed_tokens(messages, reply.text)
                 read, written = read + tokens[0], written + tokens[1]
                 texts = read_sentences(self.server.hide(reply.text), job.count)
-                return Answer(job.key, tuple(texts), (read, written))
+                return ModelAnswer(job.key, tuple(texts), (read, written))
             except Refusal as refusal:
-                return Answer(job.key, (), (read, written), str(refusal))
+                return ModelAnswer(job.key, (), (read, written), str(refusal))
             except Garbage as garbage:
                 read, written = read + garbage.tokens[0], written + garbage.tokens[1]
                 faults, reason = faults + 1, self.server.told(str(garbage))
@@ -112,13 +112,13 @@ class ServerAnswers:
                     self.gate.close(wait or 0.0)
             tried = faults + limited
             if faults >= self.tries or limited >= LIMITED * self.tries:
-                return Answer(job.key, (), (read, written), f"{reason} ({tried} tries)")
+                return ModelAnswer(job.key, (), (read, written), f"{reason} ({tried} tries)")
             # Spread out, so that those who were turned away together do not come back together.
             grown = min(MOST_WAIT, self.wait * 2 ** (tried - 1))
             self.stopped.wait((wait or 0.0) + random.uniform(0.5, 1.0) * grown)
 
 
-def job_seed(seed: int | None, job: Job, faults: int = 0) -> int | None:
+def job_seed(seed: int | None, job: ParaphraseJob, faults: int = 0) -> int | None:
     """Another for every job, and for another try: the same numbers would bring the same garbage."""
     if seed is None:
         return None

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from model import __version__
-from model.data.paraphrase.jobs import Job, Plan
-from model.data.paraphrase.make import Asked
+from model.data.paraphrase.jobs import JobPlan, ParaphraseJob
+from model.data.paraphrase.make import CollectedAnswers
 from model.data.paraphrase.select import Selection
 
 NAMED = 20  # rows left out that are named
@@ -30,22 +30,26 @@ class Prices:
         return (self.read * tokens[0] + self.written * tokens[1]) / 1e6
 
 
-def left_out(jobs: Sequence[Job], asked: Asked) -> list[tuple[Job, str]]:
+def left_out(
+    jobs: Sequence[ParaphraseJob], collected: CollectedAnswers
+) -> list[tuple[ParaphraseJob, str]]:
     """Requests without an answer, and why."""
-    reasons = ((job, asked.answers[job.key].reason) for job in jobs if job.key in asked.answers)
+    reasons = (
+        (job, collected.answers[job.key].reason) for job in jobs if job.key in collected.answers
+    )
     return [(job, reason) for job, reason in reasons if reason]
 
 
 def card(
     name: str,
     settings: Mapping[str, Any],
-    plan: Plan,
-    asked: Asked,
+    plan: JobPlan,
+    collected: CollectedAnswers,
     selection: Selection,
     prices: Prices,
 ) -> str:
     """Markdown. No sentence of the data is in it."""
-    missing = left_out(plan.jobs, asked)
+    missing = left_out(plan.jobs, collected)
     rows = len({job.row.number for job in plan.jobs})
     lines = [
         f"# {name}",
@@ -56,7 +60,7 @@ def card(
         "| | |",
         "|---|---|",
         *(f"| {key} | {_cell(value)} |" for key, value in settings.items()),
-        f"| began | {asked.header.get('began', '')} |",
+        f"| began | {collected.header.get('began', '')} |",
         "",
         "| what | rows |",
         "|---|---|",
@@ -67,14 +71,14 @@ def card(
         f"| paraphrases made | {selection.made:,} |",
         f"| **kept** | **{len(selection.kept):,}** |",
         *_counts("removed", selection.removed),
-        f"| tokens into the model | {asked.tokens[0]:,} |",
-        f"| tokens out of it | {asked.tokens[1]:,} |",
+        f"| tokens into the model | {collected.tokens[0]:,} |",
+        f"| tokens out of it | {collected.tokens[1]:,} |",
     ]
     if prices:
-        lines.append(f"| cost | {prices.cost(asked.tokens):,.2f} |")
+        lines.append(f"| cost | {prices.cost(collected.tokens):,.2f} |")
     if missing:
         lines += ["", "## Left out", "", *_named(missing)]
-    lines += ["", "## Prompt", "", "````", asked.header["prompt"], "````", ""]
+    lines += ["", "## Prompt", "", "````", collected.header["prompt"], "````", ""]
     return "\n".join(lines)
 
 
@@ -82,7 +86,7 @@ def _counts(what: str, counts: Counter[str]) -> list[str]:
     return [f"| {what}: {reason} | {count:,} |" for reason, count in sorted(counts.items())]
 
 
-def _named(missing: Sequence[tuple[Job, str]]) -> list[str]:
+def _named(missing: Sequence[tuple[ParaphraseJob, str]]) -> list[str]:
     lines = [
         f"- row {job.row.number + 1} ({_cell(job.row.id)}): {_cell(why)}" for job, why in missing
     ]

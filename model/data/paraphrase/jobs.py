@@ -15,10 +15,10 @@ from model.data.paraphrase.near import normalised
 
 # Of a pair one sentence is rewritten and the other stays, so an error is never doubled. `either`
 # divides the paraphrases of a row between its two sentences.
-Side = Literal["either", "first", "second"]
+RewrittenSide = Literal["either", "first", "second"]
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """A training row."""
 
     number: int
@@ -28,10 +28,10 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Job:
+class ParaphraseJob:
     """One request: so many paraphrases of one sentence of a row."""
 
-    row: Row
+    row: SourceRow
     side: int
     part: int  # where a row's paraphrases take several requests
     count: int
@@ -43,19 +43,19 @@ class Job:
     @property
     def key(self) -> str:
         """The same whenever the same is asked, wherever the row stands."""
-        asked = [*self.row.sentences, self.side, self.part, self.count]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:20]
+        identity = [*self.row.sentences, self.side, self.part, self.count]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:20]
 
 
-class Plan(NamedTuple):
-    jobs: list[Job]
+class JobPlan(NamedTuple):
+    jobs: list[ParaphraseJob]
     left_alone: Counter[str]  # rows that are not paraphrased, by reason
 
 
-def rows_of(table: pa.Table) -> Iterator[Row]:
+def rows_of(table: pa.Table) -> Iterator[SourceRow]:
     columns = (table[name].to_pylist() for name in ("id", "sentence1", "sentence2", "label"))
     for number, (name, first, second, label) in enumerate(zip(*columns, strict=True)):
-        yield Row(number, name, (first,) if second is None else (first, second), label)
+        yield SourceRow(number, name, (first,) if second is None else (first, second), label)
 
 
 def row_key(sentences: Iterable[str]) -> tuple[str, ...]:
@@ -64,14 +64,14 @@ def row_key(sentences: Iterable[str]) -> tuple[str, ...]:
 
 
 def plan_jobs(
-    train: Iterable[Row],
-    held_out: Mapping[str, Iterable[Row]],
+    train: Iterable[SourceRow],
+    held_out: Mapping[str, Iterable[SourceRow]],
     *,
     per_row: int,
     per_request: int,
-    side: Side = "either",
+    side: RewrittenSide = "either",
     most_rows: int | None = None,
-) -> Plan:
+) -> JobPlan:
     """The requests for these rows, in their order.
 
     Rows that stand in dev or test as well are left alone: their paraphrases would give them away.
@@ -79,7 +79,7 @@ def plan_jobs(
     seen = {
         row_key(row.sentences): f"also in {name}" for name in held_out for row in held_out[name]
     }
-    jobs: list[Job] = []
+    jobs: list[ParaphraseJob] = []
     left_alone: Counter[str] = Counter()
     for row in train:
         if most_rows is not None and row.number >= most_rows:
@@ -95,10 +95,10 @@ def plan_jobs(
             seen[key] = "the same as an earlier row"
             for at, count in worded:
                 jobs += _parts(row, at, count, per_request)
-    return Plan(jobs, left_alone)
+    return JobPlan(jobs, left_alone)
 
 
-def _sides(row: Row, per_row: int, side: Side) -> list[tuple[int, int]]:
+def _sides(row: SourceRow, per_row: int, side: RewrittenSide) -> list[tuple[int, int]]:
     if len(row.sentences) == 1:
         return [(0, per_row)]
     if side != "either":
@@ -108,6 +108,6 @@ def _sides(row: Row, per_row: int, side: Side) -> list[tuple[int, int]]:
     return [(0, counts[0]), (1, counts[1])]
 
 
-def _parts(row: Row, side: int, count: int, per_request: int) -> Iterator[Job]:
+def _parts(row: SourceRow, side: int, count: int, per_request: int) -> Iterator[ParaphraseJob]:
     for part, start in enumerate(range(0, count, per_request)):
-        yield Job(row, side, part, min(per_request, count - start))
+        yield ParaphraseJob(row, side, part, min(per_request, count - start))

@@ -13,10 +13,10 @@ from typing import Any
 from model.common.errors import InputError
 from model.common.hub import quiet_transformers, require_encoder
 from model.data.columnar import first_line
-from model.data.paraphrase.answer_file import Answer
+from model.data.paraphrase.answer_file import ModelAnswer
 from model.data.paraphrase.answers import tidy
 from model.data.paraphrase.asking import Messages, job_seed
-from model.data.paraphrase.jobs import Job
+from model.data.paraphrase.jobs import ParaphraseJob
 from model.data.paraphrase.prompt import Style
 
 TRIES = 3  # for a job that brought no sentence at all
@@ -32,7 +32,12 @@ def local_style(name: str) -> Style:
 
 class LocalAnswers:
     def __init__(
-        self, name: str, messages: Callable[[Job], Messages], *, seed: int, temperature: float
+        self,
+        name: str,
+        messages: Callable[[ParaphraseJob], Messages],
+        *,
+        seed: int,
+        temperature: float,
     ) -> None:
         import torch
 
@@ -46,11 +51,11 @@ class LocalAnswers:
         model = _load(kind, name, use_safetensors=True, dtype=dtype)
         self.model = model.to(self.device).eval()
 
-    def __call__(self, jobs: Sequence[Job]) -> Generator[Answer, None, None]:
+    def __call__(self, jobs: Sequence[ParaphraseJob]) -> Generator[ModelAnswer, None, None]:
         for job in jobs:
             yield self.answer(job)
 
-    def answer(self, job: Job) -> Answer:
+    def answer(self, job: ParaphraseJob) -> ModelAnswer:
         inputs = self._inputs(self.messages(job))
         longest = LONGEST * len(self.tokenizer(job.sentence)["input_ids"]) + ROOM
         read = written = 0
@@ -61,8 +66,8 @@ class LocalAnswers:
             texts = self.tokenizer.batch_decode(drawn, skip_special_tokens=True)
             found = tuple(sentence for text in texts if (sentence := _first_line(text)))
             if found:
-                return Answer(job.key, found, (read, written))
-        return Answer(job.key, (), (read, written), f"no sentence ({TRIES} tries)")
+                return ModelAnswer(job.key, found, (read, written))
+        return ModelAnswer(job.key, (), (read, written), f"no sentence ({TRIES} tries)")
 
     def _inputs(self, messages: Messages) -> dict[str, Any]:
         if self.style == "sentence" and getattr(self.tokenizer, "chat_template", None):

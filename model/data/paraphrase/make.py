@@ -15,11 +15,11 @@ from model.common.errors import InputError
 from model.common.files import write_atomic
 from model.common.locks import file_lock
 from model.data.columnar import first_line
-from model.data.paraphrase.answer_file import Answer, AnswerFile
-from model.data.paraphrase.jobs import Job
+from model.data.paraphrase.answer_file import AnswerFile, ModelAnswer
+from model.data.paraphrase.jobs import ParaphraseJob
 from model.tasks.task_set import Task
 
-Answers = Callable[[Sequence[Job]], Generator[Answer, None, None]]
+Answers = Callable[[Sequence[ParaphraseJob]], Generator[ModelAnswer, None, None]]
 SUFFIXES = (".arrow", ".parquet")
 STREAK = 20  # requests in a row without an answer, after which something is wrong with all of them
 
@@ -37,7 +37,7 @@ class NoAnswers(OSError):
 
 
 @dataclass
-class Progress:
+class ParaphraseProgress:
     """How far it is, for whoever watches."""
 
     requests: int
@@ -49,25 +49,27 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CollectedAnswers:
     """All answers that there are, and why the others are not."""
 
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, ModelAnswer]
     tokens: tuple[int, int]
     header: Mapping[str, Any] = field(default_factory=dict)  # of the answer file
 
 
-def unanswered(jobs: Sequence[Job], answers: Mapping[str, Answer]) -> list[Job]:
+def unanswered(
+    jobs: Sequence[ParaphraseJob], answers: Mapping[str, ModelAnswer]
+) -> list[ParaphraseJob]:
     """What was left out is tried again."""
     return [job for job in jobs if job.key not in answers or answers[job.key].reason]
 
 
 def ask(
-    jobs: Sequence[Job],
+    jobs: Sequence[ParaphraseJob],
     file: AnswerFile,
     start: Callable[[], Answers],
-    watch: Callable[[Progress], None] = lambda progress: None,
-) -> Asked:
+    watch: Callable[[ParaphraseProgress], None] = lambda progress: None,
+) -> CollectedAnswers:
     """Ask for what the file lacks; if that is nothing, nobody is started who could answer.
 
     Every answer is in the file before the next is looked at.
@@ -75,11 +77,11 @@ def ask(
     missing = unanswered(jobs, file.answers)
     lacking = {job.key for job in missing}
     known = [file.answers[job.key] for job in jobs if job.key not in lacking]
-    progress = Progress(len(jobs), len(known), sum(len(each.texts) for each in known))
+    progress = ParaphraseProgress(len(jobs), len(known), sum(len(each.texts) for each in known))
     progress.read, progress.written = file.tokens
     streak = 0
     if not missing:
-        return Asked(file.answers, file.tokens, file.asked)
+        return CollectedAnswers(file.answers, file.tokens, file.request)
     answers = start()
     watch(progress)
     with closing(answers(missing)) as found:
@@ -95,7 +97,7 @@ def ask(
                 raise NoAnswers(
                     f"{streak} requests in a row had no answer, the last: {answer.reason}"
                 )
-    return Asked(file.answers, file.tokens, file.asked)
+    return CollectedAnswers(file.answers, file.tokens, file.request)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ In other words:""",
 
 
 @dataclass(frozen=True)
-class Template:
+class PromptTemplate:
     """Text with fields in braces; `system` may be empty."""
 
     system: str
@@ -71,11 +71,11 @@ class Template:
         ]
 
 
-def shipped_template(style: Style) -> Template:
+def shipped_template(style: Style) -> PromptTemplate:
     return parse_template(SHIPPED[style], f"template '{style}'")
 
 
-def read_template(path: Path) -> Template:
+def read_template(path: Path) -> PromptTemplate:
     try:
         text = read_regular(path, MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def read_template(path: Path) -> Template:
     return parse_template(text, str(path))
 
 
-def parse_template(text: str, where: str) -> Template:
+def parse_template(text: str, where: str) -> PromptTemplate:
     parts = re.split(rf"^{RULE}[ \t]*\r?\n", text, flags=re.MULTILINE)
     faults = []
     if len(parts) > 2:
@@ -98,4 +98,4 @@ def parse_template(text: str, where: str) -> Template:
     if faults:
         raise InputError(where, faults)
     system, user = parts if len(parts) == 2 else ("", parts[0])
-    return Template(system.strip(), user.strip())
+    return PromptTemplate(system.strip(), user.strip())

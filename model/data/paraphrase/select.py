@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from model.data.paraphrase.answer_file import Answer
-from model.data.paraphrase.jobs import Job, Row
+from model.data.paraphrase.answer_file import ModelAnswer
+from model.data.paraphrase.jobs import ParaphraseJob, SourceRow
 from model.data.paraphrase.near import NearIndex, normalised
 from model.data.rows import SCHEMA
 
@@ -23,7 +23,7 @@ LONGER, MORE = 3, 40  # a paraphrase has at most 3 times the characters and 40 m
 class Made(NamedTuple):
     """A paraphrase, and the row that it would be."""
 
-    row: Row
+    row: SourceRow
     side: int
     number: int  # among those of its row, from 1
     text: str
@@ -52,10 +52,10 @@ class Selection(NamedTuple):
 
 
 def select(
-    jobs: Iterable[Job],
-    answers: Mapping[str, Answer],
-    train: Iterable[Row],
-    held_out: Mapping[str, Iterable[Row]],
+    jobs: Iterable[ParaphraseJob],
+    answers: Mapping[str, ModelAnswer],
+    train: Iterable[SourceRow],
+    held_out: Mapping[str, Iterable[SourceRow]],
     limit: float,
 ) -> Selection:
     """`limit`: from this Jaccard similarity on two sentences are near; 1 takes only the same."""
@@ -79,7 +79,7 @@ def select(
     return Selection(kept, len(made), removed)
 
 
-def _made(jobs: Iterable[Job], answers: Mapping[str, Answer]) -> list[Made]:
+def _made(jobs: Iterable[ParaphraseJob], answers: Mapping[str, ModelAnswer]) -> list[Made]:
     found: list[Made] = []
     counts: Counter[int] = Counter()
     for job in jobs:

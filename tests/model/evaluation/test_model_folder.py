@@ -18,7 +18,7 @@ from model.evaluation.evaluate import Rows, evaluate, rows_from_texts
 from model.evaluation.model_folder import (
     HEADS,
     SPEC,
-    Answer,
+    Prediction,
     load_model,
     name_classes,
     read_class_names,
@@ -112,7 +112,7 @@ def test_a_loaded_model_answers_as_the_evaluated_one(
 def test_answers_are_plain_numbers(folder: Path) -> None:
     loaded = load_model(str(folder))
     (mood,) = loaded.predict("mood", ["ash"])
-    assert isinstance(mood, Answer)
+    assert isinstance(mood, Prediction)
     assert mood.value in (0.0, 1.0, 2.0)
     assert mood.probabilities is not None
     assert sum(mood.probabilities) == pytest.approx(1)

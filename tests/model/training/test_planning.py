@@ -16,7 +16,7 @@ from model.tasks.task_set import TaskSet, load_task_set, take_tasks
 from model.training.planning import (
     FEWEST_EVALUATIONS,
     evaluation_points,
-    make_plan,
+    plan_rounds,
     untrained,
     walk,
 )
@@ -56,7 +56,7 @@ def planned(
         name: stream(real[name] + (extra if number == 0 else 0), size)
         for number, (name, size) in enumerate(zip(tasks.names, sizes, strict=True))
     }
-    plan, steps = make_plan(config, tasks, streams, real)
+    plan, steps = plan_rounds(config, tasks, streams, real)
     return config, plan, steps, streams
 
 
@@ -205,7 +205,9 @@ def test_some_tasks_alone_are_as_a_set_of_these(name: str, only: tuple[int, ...]
     given = {"schedule.name": name, "batch.sizes": [sizes[n] for n in only], "budget.examples": 900}
     config = parse_settings(given, small)
     own = {task: streams[task] for task in names}
-    alone, length = make_plan(config, small, own, {task: rows[TASKS.index(task)] for task in names})
+    alone, length = plan_rounds(
+        config, small, own, {task: rows[TASKS.index(task)] for task in names}
+    )
     part = list(islice(walk(name, alone, list(own.values())), length))
     assert [(tuple(only[t] for t in round_), seen) for round_, seen in part] == whole
 

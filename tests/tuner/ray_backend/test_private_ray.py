@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[3]
 ADAPTERS, SESSION = "tuner/ray_backend/adapters.py", "tuner/ray_backend/session.py"
 TRAINABLE, FAILURES = "tuner/ray_backend/trainable.py", "tuner/ray_backend/failures.py"
-CLUSTER_FILE, PULSE = "tuner/cluster/file.py", "tuner/ray_backend/pulse.py"
+CLUSTER_FILE, HEARTBEAT = "tuner/cluster/file.py", "tuner/ray_backend/heartbeat.py"
 CONTROLLER = "ray.tune.execution.tune_controller:TuneController"
 SILENCE = "a worker that was stopped, or whose machine froze, is waited for for an hour"
 NOTICES = "trials of a machine that is about to go are not saved before it goes"
@@ -89,9 +89,9 @@ PRIVATE = [
         TRAINABLE,
         "a paused trial on another machine fails, for Ray copies its state to a folder it lacks",
     ),
-    Use("_internal_kv_put", "ray.experimental.internal_kv", PULSE, SILENCE),
-    Use("_internal_kv_get", "ray.experimental.internal_kv", PULSE, SILENCE),
-    Use("GcsClient", "ray._raylet", PULSE, NOTICES),
+    Use("_internal_kv_put", "ray.experimental.internal_kv", HEARTBEAT, SILENCE),
+    Use("_internal_kv_get", "ray.experimental.internal_kv", HEARTBEAT, SILENCE),
+    Use("GcsClient", "ray._raylet", HEARTBEAT, NOTICES),
     Use(
         "prepare_config",
         "ray.autoscaler._private.util",

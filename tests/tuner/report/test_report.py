@@ -24,7 +24,7 @@ from tests.tuner.search_runs import aim, state_of
 from tests.tuner.soup_runs import write_record
 from tuner.report import figures
 from tuner.report.__main__ import main
-from tuner.report.answer.collect import Answer, Contender, collect_answer
+from tuner.report.answer.collect import BestAnswer, Contender, collect_answer
 from tuner.report.answer.draw import draw_scores, draw_tasks
 from tuner.report.answer.section import answer_section
 from tuner.report.compare.collect import collect_comparison
@@ -355,7 +355,7 @@ def test_the_default_is_in_the_pictures_however_many_methods_there_are() -> None
     methods = [contender(name, METHODS[name].kind, 0.5) for name in METHODS]
     methods = [m if m.name != "trunk soup" else replace(m, recommended=True) for m in methods]
     every = [*methods, contender("default configuration (t0000)", "default", 0.4)]
-    answer = Answer(methods[0], every, "overall", {"mood": "accuracy"}, ())
+    answer = BestAnswer(methods[0], every, "overall", {"mood": "accuracy"}, ())
     scores, tasks = draw_scores(answer, ""), draw_tasks(answer, "")
     assert scores is not None and tasks is not None
     drawn = [name.replace("<br>", " ") for trace in scores.data for name in trace["y"]]

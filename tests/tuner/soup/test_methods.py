@@ -26,7 +26,7 @@ from tuner.soup.combinations import (
 )
 from tuner.soup.learned import coefficients
 from tuner.soup.methods import BEST, GREEDY, METHODS, PICKS, PREDICTIONS, greedy_steps, prior
-from tuner.soup.scores import Halves, Result, models_of, recommend, score_methods
+from tuner.soup.scores import Halves, MethodResult, models_of, recommend, score_methods
 
 TASKS = load_task_set("sample")
 RIGHT = 0.6  # how often anything is right, whatever it is made of
@@ -291,12 +291,12 @@ def held_out(halvings: Sequence[float], seed: int = 0) -> HeldOut:
     return HeldOut(float(np.mean(halvings)), np.array(halvings), (shared + own)[: len(halvings)])
 
 
-def result(name: str, held: HeldOut, count: int = 1) -> Result:
+def result(name: str, held: HeldOut, count: int = 1) -> MethodResult:
     combinations = {
         "a": combine(MEAN, range(count)) if METHODS[name].kind == PREDICTIONS else single(0)
     }
     score = Score(held.value, 0, 1)
-    return Result(name, combinations, score, score, {}, None, held, len(held.halvings), 0)
+    return MethodResult(name, combinations, score, score, {}, None, held, len(held.halvings), 0)
 
 
 SOUP = {"a": combine(WEIGHTS, [0, 1])}

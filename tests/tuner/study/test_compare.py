@@ -16,8 +16,8 @@ from model.evaluation.scores import measure
 from model.tasks.task_set import TaskSet, load_task_set
 from tuner.scoring.dev_rows import DevRows
 from tuner.study.collect import Candidate
-from tuner.study.compare import Comparison, compare
-from tuner.study.ensembles import Member, ensemble_of
+from tuner.study.compare import RowComparison, compare
+from tuner.study.ensembles import EnsembleMember, ensemble_of
 from tuner.study.reader import Ensemble, Study, StudyRow
 from tuner.study.text import study_text
 
@@ -152,7 +152,7 @@ def test_a_row_of_single_tasks_has_their_scores_and_no_overall_if_one_lacks(rows
     ],
 )
 def test_what_is_said_of_a_difference(paper: float | None, ours: float, said: str) -> None:
-    assert Comparison("b", "sst", paper, 0.02, ours, 0.02).verdict == said
+    assert RowComparison("b", "sst", paper, 0.02, ours, 0.02).verdict == said
 
 
 def test_the_table_has_the_papers_figures_beside_ours(rows: DevRows) -> None:
@@ -174,11 +174,11 @@ def only(tasks: TaskSet, *names: str) -> TaskSet:
     return TaskSet(tasks.name, "", tuple(tasks[name] for name in names), tasks.origin)
 
 
-def members(*rights: float) -> list[Member]:
-    return [Member(f"m{n}", answers(right, n)) for n, right in enumerate(rights)]
+def members(*rights: float) -> list[EnsembleMember]:
+    return [EnsembleMember(f"m{n}", answers(right, n)) for n, right in enumerate(rights)]
 
 
-def made(how: Ensemble, given: list[Member], **more: Any) -> Any:
+def made(how: Ensemble, given: list[EnsembleMember], **more: Any) -> Any:
     return ensemble_of(how, given, more.get("tasks", TASKS), LABELS)
 
 
@@ -190,7 +190,7 @@ def test_one_model_by_overall_is_the_best_model() -> None:
 
 def test_one_model_for_each_task_is_the_best_of_that_task() -> None:
     given = members(0.3, 0.9, 0.5)
-    given[0] = Member("sst alone", {"sst": answers(1.0, 7)["sst"]})
+    given[0] = EnsembleMember("sst alone", {"sst": answers(1.0, 7)["sst"]})
     found, _, _ = made(Ensemble(models=1, by="task"), given)
     assert found["sst"] is given[0].answers["sst"] and found["para"] is given[1].answers["para"]
     found, _, _ = made(Ensemble(models=1), given)  # it has no overall score
@@ -230,4 +230,4 @@ def test_prior_weights_count_the_better_more() -> None:
 
 
 def test_nobody_who_answers_makes_no_ensemble() -> None:
-    assert made(Ensemble(models=1), [Member("a", {"sst": answers(1, 1)["sst"]})]) is None
+    assert made(Ensemble(models=1), [EnsembleMember("a", {"sst": answers(1, 1)["sst"]})]) is None

@@ -28,7 +28,7 @@ LOG_IN = "log in with: hf auth login, or set HF_TOKEN to a token that may write"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPush:
     folder: Path
     who: str  # which of the run's models it is
     sentences: str | None  # the task that it embeds sentences for
@@ -43,7 +43,7 @@ class Prepared:
 @contextmanager
 def prepared(
     run: Path, name: str, model: str | None = None, license: str | None = None
-) -> Iterator[Prepared]:
+) -> Iterator[PreparedPush]:
     """A folder with the model, its card and nothing else, for as long as the block lasts."""
     check_name(name)
     opened, models = open_run(run), RunModels(run)
@@ -76,7 +76,7 @@ def prepared(
             sentences=task.name if task else None,
         )
         write_atomic(folder / CARD, card)
-        yield Prepared(folder, chosen.who, task.name if task else None)
+        yield PreparedPush(folder, chosen.who, task.name if task else None)
 
 
 def method_of(soup: SoupRecord, name: str | None) -> MethodRecord | None:
@@ -94,7 +94,7 @@ def check_name(name: str) -> None:
         raise InputError("NAME", [f"{brief(str(error))}; write it as USER/MODEL"]) from None
 
 
-def send(made: Prepared, name: str, *, private: bool, quiet: bool = False) -> str:
+def send(made: PreparedPush, name: str, *, private: bool, quiet: bool = False) -> str:
     """Its address. Files that the Hub has already are not sent again."""
     if no_way():
         raise InputError("push", [away()])
@@ -125,7 +125,7 @@ def send(made: Prepared, name: str, *, private: bool, quiet: bool = False) -> st
     return str(address)
 
 
-def stale(made: Prepared, there: Iterable[str]) -> list[str]:
+def stale(made: PreparedPush, there: Iterable[str]) -> list[str]:
     """What an earlier model left on the Hub and this one lacks: together they would be neither.
     What is not part of a model is somebody's own, and stays."""
     ours = (name for name in there if is_known(name) or name in SENTENCE_FILES)

@@ -30,7 +30,7 @@ ORIGINS = ("default", "start_from", "sampler", "promoted", "confirm", "soup")
 
 
 @dataclass(frozen=True)
-class Column:
+class BoardColumn:
     name: str
     about: str
     key: str  # the parameter it is made from
@@ -39,7 +39,7 @@ class Column:
     ends: tuple[float, float] | None = None
     choices: tuple[Value, ...] = ()
 
-    def within(self, value: Value | None) -> Column:
+    def within(self, value: Value | None) -> BoardColumn:
         """The same with this value among the choices: the filter hides what is not offered."""
         if value is None or self.ends or value in self.choices:
             return self
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    columns: tuple[Column, ...]
+    columns: tuple[BoardColumn, ...]
     default: dict[str, Any]  # the default's value of every parameter that takes part in it
 
     @classmethod
@@ -60,9 +60,9 @@ class Columns:
             for column in found
         ]
         about = "the default, a known point, the sampler's, a repeat of another trial, or a soup"
-        origin = Column(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
+        origin = BoardColumn(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
         about = "how the trial ended"
-        outcome = Column(OUTCOME, about, OUTCOME, str, False, choices=tuple(OUTCOMES.values()))
+        outcome = BoardColumn(OUTCOME, about, OUTCOME, str, False, choices=tuple(OUTCOMES.values()))
         return cls((*fitting, origin, outcome), default)
 
     def values(
@@ -117,7 +117,7 @@ def _default_value(parameter: Parameter, known: Mapping[str, Any], space: Space)
     return known.get(key) if None in each else each
 
 
-def _columns(parameter: Parameter, space: Space) -> Iterable[Column]:
+def _columns(parameter: Parameter, space: Space) -> Iterable[BoardColumn]:
     key, domain = parameter.key, parameter.domain
     setting = find_setting(key, space.task_set)
     about = setting.help if setting else key
@@ -126,20 +126,20 @@ def _columns(parameter: Parameter, space: Space) -> Iterable[Column]:
     # TensorBoard draws no line for a trial that lacks a column that is shown.
     shown = not parameter.when
     if isinstance(domain, Number):
-        yield Column(key, about, key, _number, shown, (domain.low, domain.high))
+        yield BoardColumn(key, about, key, _number, shown, (domain.low, domain.high))
         if domain.log:
             ends = (math.log10(domain.low), math.log10(domain.high))
-            yield Column(f"{key}.log10", f"log10 of: {about}", key, _log10, False, ends)
+            yield BoardColumn(f"{key}.log10", f"log10 of: {about}", key, _log10, False, ends)
     elif isinstance(domain, Choice):
         read = _reader(domain)
         choices = tuple(cell for value in domain.values if (cell := read(value)) is not None)
-        yield Column(key, about, key, read, shown, choices=tuple(dict.fromkeys(choices)))
+        yield BoardColumn(key, about, key, read, shown, choices=tuple(dict.fromkeys(choices)))
         yield from _per_task(key, about, domain, space)
     else:
         assert isinstance(domain, Fixed)  # the same in every trial: nothing to compare
 
 
-def _per_task(key: str, about: str, domain: Choice, space: Space) -> Iterable[Column]:
+def _per_task(key: str, about: str, domain: Choice, space: Space) -> Iterable[BoardColumn]:
     """A number for each task, where the value is given so: batch sizes, loss weights."""
     spreads = [spread(key, value, space.task_set) for value in domain.values]
     names = dict.fromkeys(name for each in spreads for name in each if name != key)
@@ -155,7 +155,7 @@ def _per_task(key: str, about: str, domain: Choice, space: Space) -> Iterable[Co
 
         task = name.removeprefix(f"{key}.")
         choices = tuple(sorted({float(number) for number in found}))
-        yield Column(name, f"of {task}: {about}", key, read, False, choices=choices)
+        yield BoardColumn(name, f"of {task}: {about}", key, read, False, choices=choices)
 
 
 def _number(value: Any) -> Value | None:

@@ -18,7 +18,7 @@ from tensorboard.plugins.hparams import (  # type: ignore[import-untyped]
     plugin_data_pb2,
 )
 
-from tuner.export.tensorboard.columns import Column, Value
+from tuner.export.tensorboard.columns import BoardColumn, Value
 
 # TensorBoard has no status for a pruned trial. Once a search is over, 'unknown' is those alone;
 # while it goes on, the running ones as well. The column 'outcome' tells them apart.
@@ -31,33 +31,37 @@ EXAMPLES, SECONDS = "trial/examples", "trial/seconds"
 
 
 @dataclass(frozen=True)
-class Metric:
+class BoardMetric:
     tag: str
     name: str
     about: str
 
 
-def metrics_of(tasks: Iterable[str]) -> list[Metric]:
+def metrics_of(tasks: Iterable[str]) -> list[BoardMetric]:
     """In the order in which the table has them; the first five are shown."""
     names = list(tasks)
     metrics = [
-        Metric("best/overall", "best overall", "of the trial's best evaluation so far"),
+        BoardMetric("best/overall", "best overall", "of the trial's best evaluation so far"),
     ]
     metrics += [
-        Metric(f"best/{name}", f"best: {name}", f"{name} at the trial's best evaluation")
+        BoardMetric(f"best/{name}", f"best: {name}", f"{name} at the trial's best evaluation")
         for name in names
     ]
     metrics += [
-        Metric("score/overall", "overall now", "of the trial's latest evaluation"),
-        *(Metric(f"score/{name}", f"now: {name}", f"{name} at the latest") for name in names),
-        Metric(EXAMPLES, "examples seen", "at the latest evaluation"),
-        Metric(SECONDS, "seconds", "spent in training, at the latest evaluation"),
+        BoardMetric("score/overall", "overall now", "of the trial's latest evaluation"),
+        *(BoardMetric(f"score/{name}", f"now: {name}", f"{name} at the latest") for name in names),
+        BoardMetric(EXAMPLES, "examples seen", "at the latest evaluation"),
+        BoardMetric(SECONDS, "seconds", "spent in training, at the latest evaluation"),
     ]
     return metrics
 
 
 def experiment(
-    name: str, about: str, when: float, columns: Iterable[Column], metrics: Sequence[Metric]
+    name: str,
+    about: str,
+    when: float,
+    columns: Iterable[BoardColumn],
+    metrics: Sequence[BoardMetric],
 ) -> Any:
     """The record of the root: the columns with their domains, and the metrics."""
     found = api_pb2.Experiment(
@@ -79,7 +83,7 @@ def experiment(
     return _summary(metadata.EXPERIMENT_TAG, data)
 
 
-def _info(column: Column) -> Any:
+def _info(column: BoardColumn) -> Any:
     info = api_pb2.HParamInfo(name=column.name, description=column.about, differs=column.shown)
     if column.ends is not None:
         info.type = api_pb2.DATA_TYPE_FLOAT64

@@ -47,7 +47,7 @@ CLOSED: dict[str, Outcome] = {
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One evaluation of a trial, or one trial of a search that finished."""
 
     step: int  # examples seen; of a search, trials finished
@@ -63,8 +63,8 @@ class Record:
     name: str
     params: dict[str, Value]
     tags: dict[str, str]
-    points: tuple[Point, ...]
-    scores: dict[str, float]  # what it came to, beside its last point
+    points: tuple[CurvePoint, ...]
+    scores: dict[str, float]  # its results, beside its last point
     scored: float = 0.0  # unix seconds
     outcome: Outcome
     began: float
@@ -158,7 +158,7 @@ def trial_record(
     )
 
 
-def search_points(run: FinishedRun) -> Iterator[Point]:
+def search_points(run: FinishedRun) -> Iterator[CurvePoint]:
     """The best trial's scores each time that one finished: what was known by then, so that it is
     the same however often the run was looked at."""
     state = RunState(warn=lambda line: None)
@@ -169,17 +169,17 @@ def search_points(run: FinishedRun) -> Iterator[Point]:
             done = sum(trial.status == "finished" for trial in state.closed_trials)
             if entry is not None:
                 values = {**scores_of("best", entry), "examples": float(state.examples)}
-                yield Point(done, float(event["time"]), values)
+                yield CurvePoint(done, float(event["time"]), values)
 
 
-def trial_points(trial: TrialState, objectives: Sequence[str]) -> Iterator[Point]:
+def trial_points(trial: TrialState, objectives: Sequence[str]) -> Iterator[CurvePoint]:
     best: Mapping[str, Any] | None = None
     goal = objectives[0] if len(objectives) == 1 else OVERALL
     for entry in trial.evaluations:
         if best is None or objective_value(entry, goal) > objective_value(best, goal):
             best = entry
         values = {**scores_of("dev", entry), **dict(details_of(entry)), **scores_of("best", best)}
-        yield Point(int(entry["examples"]), float(entry["time"]), values)
+        yield CurvePoint(int(entry["examples"]), float(entry["time"]), values)
 
 
 def scores_of(group: str, entry: Mapping[str, Any]) -> dict[str, float]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CURVES = ("trial", "examples", "time", "name", "value")
 
 
-class Tables(Destination):
+class TableFiles(Destination):
     """`trials`, a row per trial, and `curves`, a row per evaluation and value."""
 
     def __init__(self, folder: Path, kind: str) -> None:

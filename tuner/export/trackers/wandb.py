@@ -100,7 +100,7 @@ class Wandb(Destination):
             if point.step >= first:
                 values = {STEP[kind]: point.step, "_timestamp": point.time, **point.values}
                 run.log(values, step=point.step)
-        # What counts of a curve is its last point, of a search what its soup came to.
+        # What counts of a curve is its last point, of a search its soup's scores.
         last = record.points[-1].values if record.points else {}
         run.summary.update({**last, **record.scores, "outcome": record.outcome})
         self._add_files(run, files)

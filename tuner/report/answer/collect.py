@@ -42,7 +42,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Answer:
+class BestAnswer:
     best: Contender | None  # the best trial
     contenders: list[Contender]  # best first, the default configuration last
     goal: str  # overall, or the task that the search was for
@@ -56,7 +56,7 @@ class Answer:
         return next((each for each in self.contenders if each.recommended), self.best)
 
 
-def collect_answer(run: ReportedRun) -> Answer:
+def collect_answer(run: ReportedRun) -> BestAnswer:
     ranked = run.state.ranked()
     best = _of_trial(run, ranked[0], SINGLE) if ranked else None
     contenders = _singles_and_soups(run, best)
@@ -66,7 +66,7 @@ def collect_answer(run: ReportedRun) -> Answer:
     others = [trial for trial in ranked[1:] if trial is not default][:RUNNERS_UP]
     encoder = run.space.config(run.space.default_point()).encoder.name
     told = [caution(encoder, run.tasks), *(run.soup.cautions if run.soup else [])]
-    return Answer(
+    return BestAnswer(
         best=best,
         contenders=contenders,
         goal=run.goal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tuner.report.answer.collect import OTHER, SINGLE, Answer, Contender
+from tuner.report.answer.collect import OTHER, SINGLE, BestAnswer, Contender
 from tuner.report.figures import (
     BLUE,
     CLASSES,
@@ -36,7 +36,7 @@ HOW_INTERVALS = (
 )
 
 
-def draw_scores(answer: Answer, prefix: str) -> Figure | None:
+def draw_scores(answer: BestAnswer, prefix: str) -> Figure | None:
     """All contenders on one axis; published scores, where there are any, apart from them."""
     if not answer.contenders:
         return None
@@ -79,7 +79,7 @@ def draw_scores(answer: Answer, prefix: str) -> Figure | None:
     )
 
 
-def _goal_axis(answer: Answer) -> str:
+def _goal_axis(answer: BestAnswer) -> str:
     if answer.goal == OVERALL:
         return "overall score on dev (0 to 1)"
     return f"{answer.goal} on dev ({answer.metrics[answer.goal]})"
@@ -111,7 +111,7 @@ def dots(
     }
 
 
-def draw_tasks(answer: Answer, prefix: str) -> Figure | None:
+def draw_tasks(answer: BestAnswer, prefix: str) -> Figure | None:
     """Every task's score of the contenders that matter most, a group of marks a task."""
     shown = [each for each in _told(answer) if each.tasks]
     if not shown:
@@ -153,7 +153,7 @@ def draw_tasks(answer: Answer, prefix: str) -> Figure | None:
     )
 
 
-def _told(answer: Answer) -> list[Contender]:
+def _told(answer: BestAnswer) -> list[Contender]:
     """What is recommended, the best single, the greedy soup, the best ensemble, the default."""
     every = answer.contenders
 

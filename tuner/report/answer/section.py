@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from model.cli.invocation import command
-from tuner.report.answer.collect import Answer, Contender
+from tuner.report.answer.collect import BestAnswer, Contender
 from tuner.report.answer.draw import draw_scores, draw_tasks
 from tuner.report.markup import Cell, Html, join, note, paragraph, table, tag
-from tuner.report.numbers import Estimate, count, sentence, short, signed
+from tuner.report.numbers import Estimate, count, sentence, short, with_sign
 from tuner.report.pieces import pictures
 from tuner.report.run import ReportedRun
 from tuner.report.section import Section, apart, scored
 from tuner.runs.state import OVERALL
 
 
-def answer_section(run: ReportedRun, answer: Answer, prefix: str) -> Section:
+def answer_section(run: ReportedRun, answer: BestAnswer, prefix: str) -> Section:
     parts: list[Any] = [_headline(run, answer)]
     parts += [note(line) for line in (*answer.cautions, *run.notes)]
     if answer.contenders:
@@ -38,7 +38,7 @@ def answer_section(run: ReportedRun, answer: Answer, prefix: str) -> Section:
     return Section(f"{prefix}answer", "The answer", join(parts))
 
 
-def _headline(run: ReportedRun, answer: Answer) -> Html:
+def _headline(run: ReportedRun, answer: BestAnswer) -> Html:
     """What the search brought, which model to take and why; then how that was found out."""
     best, summary = answer.best, run.summary
     if best is None:
@@ -59,7 +59,7 @@ def _headline(run: ReportedRun, answer: Answer) -> Html:
         said += [
             "Cross-fitted (chosen on one half of dev, scored on the other), the best trial has ",
             scored(held),
-            f": choosing on dev flatters by about {signed(fitted.gap)} (the "
+            f": choosing on dev flatters by about {with_sign(fitted.gap)} (the "
             f"optimism gap; the plain score is {short(fitted.plain)}).",
         ]
     return join([*parts, paragraph(*said)]) if said else join(parts)
@@ -83,7 +83,7 @@ def _gain(run: ReportedRun) -> Html:
     return paragraph(said, class_="lead")
 
 
-def _take(run: ReportedRun, answer: Answer) -> Html:
+def _take(run: ReportedRun, answer: BestAnswer) -> Html:
     choice = answer.recommended or answer.best
     assert choice is not None
     aim = "overall" if answer.goal == OVERALL else f"in {answer.goal}"
@@ -114,7 +114,7 @@ HINTS = {
 }
 
 
-def _contenders(answer: Answer) -> Html:
+def _contenders(answer: BestAnswer) -> Html:
     goal = answer.goal
     others = [name for name in (OVERALL, *answer.metrics) if name != goal]
     header = ["", "models", goal, "against the best single", "cross-fitted", "gap", *others]
@@ -152,12 +152,12 @@ def _contender(each: Contender, others: Sequence[str]) -> list[Any]:
         Cell(scored(each.score), each.score.value),
         Cell(apart(each.difference), each.difference.value if each.difference else 0.0),
         Cell(scored(each.cross_fitted), each.cross_fitted.value if each.cross_fitted else 0.0),
-        signed(each.gap) if each.gap is not None else "-",
+        with_sign(each.gap) if each.gap is not None else "-",
         *(Cell(scored(of := each.by(name)), of.value if of else 0.0) for name in others),
     ]
 
 
-def _published(answer: Answer) -> Html:
+def _published(answer: BestAnswer) -> Html:
     rows = [
         [each.paper, each.preset, short(each.dev), short(each.test)] for each in answer.published
     ]

@@ -35,7 +35,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     sides: list[ComparedRun]
     pairs: list[Pair]
     same_tasks: bool
@@ -47,14 +47,14 @@ def told_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
     return [replace(run, name=run.shown) if names.count(run.name) > 1 else run for run in runs]
 
 
-def collect_comparison(runs: Sequence[ReportedRun]) -> Comparison:
+def collect_comparison(runs: Sequence[ReportedRun]) -> RunComparison:
     runs = told_apart(runs)
     sides = [ComparedRun(run, collect_answer(run).best) for run in runs]
     pairs = [
         _pair(first, second) for place, first in enumerate(runs) for second in runs[place + 1 :]
     ]
     alike = len({run.fingerprints.get("tasks") for run in runs}) == 1
-    return Comparison(sides, pairs, alike)
+    return RunComparison(sides, pairs, alike)
 
 
 def _pair(first: ReportedRun, second: ReportedRun) -> Pair:

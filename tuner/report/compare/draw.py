@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tuner.report.answer.draw import HOW_INTERVALS, dots
-from tuner.report.compare.collect import Comparison
+from tuner.report.compare.collect import RunComparison
 from tuner.report.figures import BLUE, CLASSES, Figure, axis, wrapped
 
 
-def draw_comparison(comparison: Comparison) -> list[Figure]:
+def draw_comparison(comparison: RunComparison) -> list[Figure]:
     known = [(side, side.best) for side in comparison.sides if side.best is not None]
     if not known:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.report.compare.collect import Comparison, collect_comparison
+from tuner.report.compare.collect import RunComparison, collect_comparison
 from tuner.report.compare.draw import draw_comparison
 from tuner.report.markup import Cell, Html, join, note, table, tag
 from tuner.report.numbers import Estimate, count, duration
@@ -22,7 +22,7 @@ def comparison_section(runs: Sequence[ReportedRun]) -> Section:
     return Section("compare", "Side by side", join(parts))
 
 
-def _sides(comparison: Comparison) -> Html:
+def _sides(comparison: RunComparison) -> Html:
     tasks = list(dict.fromkeys(name for side in comparison.sides for name in side.run.tasks.names))
     rows: list[list[Any]] = []
     for side in comparison.sides:
@@ -46,7 +46,7 @@ def _sides(comparison: Comparison) -> Html:
     return table(header, rows, left=left)
 
 
-def _pairs(comparison: Comparison) -> Html:
+def _pairs(comparison: RunComparison) -> Html:
     tasks = list(dict.fromkeys(name for side in comparison.sides for name in side.run.tasks.names))
     rows: list[list[Any]] = []
     for pair in comparison.pairs:

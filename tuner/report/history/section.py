@@ -7,7 +7,7 @@ from typing import Any
 from tuner.report.history.collect import History, end_of
 from tuner.report.history.draw import ENDS, draw_history
 from tuner.report.markup import Cell, Html, code, facts, folded, join, paragraph, table, tag
-from tuner.report.numbers import Estimate, count, duration, percent, short, value_text
+from tuner.report.numbers import Estimate, count, duration, percent, short, short_value
 from tuner.report.pieces import pictures
 from tuner.report.run import ReportedRun
 from tuner.report.section import Section, scored
@@ -114,7 +114,7 @@ def _trials(run: ReportedRun) -> Html:
                 Cell(count(trial.examples), trial.examples),
                 Cell(duration(seconds) if seconds is not None else "-", seconds),
                 *(
-                    Cell(value_text(trial.params.get(key)), _sort_key(trial.params.get(key)))
+                    Cell(short_value(trial.params.get(key)), _sort_key(trial.params.get(key)))
                     for key in keys
                 ),
             ]

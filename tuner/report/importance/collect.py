@@ -34,7 +34,7 @@ FULL, PRUNED = "full", "pruned"
 
 
 @dataclass(frozen=True)
-class Point:
+class ScoredPoint:
     """A configuration: what was tried, and what it scored there."""
 
     trial: str
@@ -49,7 +49,7 @@ class Point:
 @dataclass(frozen=True)
 class Importance:
     target: str  # what is scored
-    points: list[Point]
+    points: list[ScoredPoint]
     space: Space  # whose distributions Optuna's pictures need
     shares: dict[str, float] = field(default_factory=dict)  # most important first
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Importance:
     effects: tuple[Effect, ...] = ()  # on each task's score in full, the largest first
 
     @property
-    def compared(self) -> list[Point]:
+    def compared(self) -> list[ScoredPoint]:
         """What fANOVA sees. The default only where it lies inside the space, like the others."""
         keys = set(self.ordered)
         return [p for p in self.points if p.compared and (p.kind != DEFAULT or keys <= {*p.params})]
@@ -108,7 +108,7 @@ def collect_importance(run: ReportedRun) -> Importance:
     )
 
 
-def points_of(run: ReportedRun) -> list[Point]:
+def points_of(run: ReportedRun) -> list[ScoredPoint]:
     found = []
     for trial in run.state.search_trials:
         entry, compared = _scored(run.state, trial)
@@ -119,7 +119,7 @@ def points_of(run: ReportedRun) -> list[Point]:
             params, _ = run.space.default_params()
         tasks = entry.get("tasks", {})
         found.append(
-            Point(
+            ScoredPoint(
                 trial=trial.id,
                 kind=kind,
                 params=dict(params),
@@ -161,7 +161,7 @@ def _why_not(compared: int, usable: Sequence[str]) -> str:
 
 
 def study_of(
-    importance: Importance, points: Sequence[Point], values: Sequence[float]
+    importance: Importance, points: Sequence[ScoredPoint], values: Sequence[float]
 ) -> optuna.Study:
     with quiet():
         study = optuna.create_study(direction="maximize")
@@ -178,7 +178,7 @@ def study_of(
 
 def _shares(
     importance: Importance,
-    points: Sequence[Point],
+    points: Sequence[ScoredPoint],
     values: Sequence[float],
     parameters: list[str],
     trees: int,
@@ -193,7 +193,10 @@ def _shares(
 
 
 def _by_task(
-    importance: Importance, points: Sequence[Point], parameters: list[str], tasks: Sequence[str]
+    importance: Importance,
+    points: Sequence[ScoredPoint],
+    parameters: list[str],
+    tasks: Sequence[str],
 ) -> dict[str, dict[str, float]]:
     """Each task's own shares. A task whose score never moved has none."""
     found = {}
@@ -209,7 +212,7 @@ def _by_task(
 
 
 def _spread(
-    importance: Importance, points: Sequence[Point], parameters: list[str]
+    importance: Importance, points: Sequence[ScoredPoint], parameters: list[str]
 ) -> dict[str, tuple[float, float]]:
     """The middle 80 % over resampled sets of trials: how far the shares hang on single ones."""
     if len(points) > MANY:

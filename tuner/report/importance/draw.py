@@ -15,7 +15,7 @@ from tuner.engine.conclusions import Effect
 from tuner.engine.study import quiet
 from tuner.report.figures import BLUE, INK, ORANGE, PAPER, SCALE, Figure, Json, axis
 from tuner.report.importance.collect import EVALUATOR, FULL, PRUNED, Importance, study_of
-from tuner.report.numbers import value_text
+from tuner.report.numbers import short_value
 from tuner.runs.state import DEFAULT
 from tuner.space.domains import is_number
 
@@ -215,7 +215,7 @@ def _effect(effect: Effect, x: str, y: str) -> Json:
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "x": [value if is_number(value) else value_text(value) for value in effect.values],
+        "x": [value if is_number(value) else short_value(value) for value in effect.values],
         "y": list(effect.means),
         "error_y": {"type": "data", "array": list(effect.sds), "thickness": 1, "color": INK},
         "xaxis": x,

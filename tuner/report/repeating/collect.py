@@ -9,7 +9,7 @@ from typing import Any
 from model.common.files import to_yaml
 from tuner.engine.job import EVALUATIONS, training_budget
 from tuner.engine.stages import stages_in
-from tuner.report.numbers import value_text
+from tuner.report.numbers import short_value
 from tuner.report.run import ReportedRun
 from tuner.runs.request import SearchRequest
 from tuner.runs.state import TrialState
@@ -34,7 +34,7 @@ def collect_repeating(run: ReportedRun) -> Repeating:
         search=search_command(run),
         best=train_command(run, settings, best.seed) if best else "",
         space=to_yaml(run.space.to_dict()),
-        settings=[(key, value_text(value)) for key, value in sorted(settings.items())],
+        settings=[(key, short_value(value)) for key, value in sorted(settings.items())],
         fingerprints=[
             (name, str(value)) for name, value in run.fingerprints.items() if name != "packages"
         ],

@@ -15,7 +15,7 @@ from typing import Any
 
 SYLLABLES = "ba ce di fo gu ha ke li mo nu pa re si to va we xi yo zu".split()
 
-Answer = Callable[[str, int], list[str]]  # the sentence and how many -> its paraphrases
+ModelAnswer = Callable[[str, int], list[str]]  # the sentence and how many -> its paraphrases
 Behaviour = Callable[[str, int], str]  # the sentence and which try, from 1 -> what happens
 
 
@@ -30,7 +30,7 @@ def other_words(sentence: str, count: int) -> list[str]:
 
 
 class Api:
-    def __init__(self, answer: Answer = other_words) -> None:
+    def __init__(self, answer: ModelAnswer = other_words) -> None:
         self.answer = answer
         self.behaviour: Behaviour = lambda sentence, attempt: "good"
         self.asked: list[str] = []  # the sentence of every request
@@ -153,7 +153,7 @@ class Quiet(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(answer: Answer = other_words) -> Iterator[Api]:
+def serving(answer: ModelAnswer = other_words) -> Iterator[Api]:
     api = Api(answer)
     server = Quiet(("127.0.0.1", 0), type("Bound", (Handler,), {"api": api}))
     api.url = f"http://127.0.0.1:{server.server_address[1]}/v1"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from model.common.errors import InputError
-from model.data.paraphrase.answer_file import Answer, AnswerFile
-from model.data.paraphrase.jobs import Job, Plan, Row, Side, plan_jobs
+from model.data.paraphrase.answer_file import AnswerFile, ModelAnswer
+from model.data.paraphrase.jobs import JobPlan, ParaphraseJob, RewrittenSide, SourceRow, plan_jobs
 from model.data.paraphrase.near import NearIndex, jaccard, normalised, shingles
 from model.data.paraphrase.select import select
 
@@ -45,9 +45,9 @@ def test_a_sentence_is_the_same_whatever_its_marks() -> None:
 
 # --- single sentences -----------------------------------------------------------------------------
 
-SOURCE = Row(0, "r0", ("the old harbour was quiet before dawn",), 2.0)
-TRAIN = [SOURCE, Row(1, "r1", ("nobody came to the second concert",), 1.0)]
-HELD_OUT = {"dev": [Row(0, "d0", ("a long walk through empty streets",), 0.0)]}
+SOURCE = SourceRow(0, "r0", ("the old harbour was quiet before dawn",), 2.0)
+TRAIN = [SOURCE, SourceRow(1, "r1", ("nobody came to the second concert",), 1.0)]
+HELD_OUT = {"dev": [SourceRow(0, "d0", ("a long walk through empty streets",), 0.0)]}
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ HELD_OUT = {"dev": [Row(0, "d0", ("a long walk through empty streets",), 0.0)]}
     ],
 )
 def test_why_a_paraphrase_is_removed(text: str, reason: str) -> None:
-    job = Job(SOURCE, 0, 0, 2)
-    answers = {job.key: Answer(job.key, ("at daybreak the port lay still", text), (1, 1))}
+    job = ParaphraseJob(SOURCE, 0, 0, 2)
+    answers = {job.key: ModelAnswer(job.key, ("at daybreak the port lay still", text), (1, 1))}
     found = select([job], answers, TRAIN, HELD_OUT, 0.7)
     assert dict(found.removed) == ({reason: 1} if reason else {})
     assert found.made == 2 and len(found.kept) == 2 - bool(reason)
@@ -80,8 +80,10 @@ def test_why_a_paraphrase_is_removed(text: str, reason: str) -> None:
 
 # --- pairs ----------------------------------------------------------------------------------------
 
-PAIR = Row(0, "p0", ("how do I mend a torn tent", "what fixes a hole in a tent"), 1.0)
-PAIRS = {"dev": [Row(0, "d0", ("what fixes a hole in a tent", "who can sew a tent for me"), 1.0)]}
+PAIR = SourceRow(0, "p0", ("how do I mend a torn tent", "what fixes a hole in a tent"), 1.0)
+PAIRS = {
+    "dev": [SourceRow(0, "d0", ("what fixes a hole in a tent", "who can sew a tent for me"), 1.0)]
+}
 
 
 @pytest.mark.parametrize(
@@ -95,14 +97,16 @@ PAIRS = {"dev": [Row(0, "d0", ("what fixes a hole in a tent", "who can sew a ten
     ],
 )
 def test_a_pair_is_a_copy_if_both_of_its_sentences_are(text: str, reason: str) -> None:
-    job = Job(PAIR, 0, 0, 1)
-    found = select([job], {job.key: Answer(job.key, (text,), (1, 1))}, [PAIR], PAIRS, 0.7)
+    job = ParaphraseJob(PAIR, 0, 0, 1)
+    found = select([job], {job.key: ModelAnswer(job.key, (text,), (1, 1))}, [PAIR], PAIRS, 0.7)
     assert dict(found.removed) == ({reason: 1} if reason else {})
     if not reason:
         assert found.kept[0].sentences == (text, PAIR.sentences[1])
 
 
-def plan(row: Row, per_row: int, side: Side = "either", per_request: int = 12) -> Plan:
+def plan(
+    row: SourceRow, per_row: int, side: RewrittenSide = "either", per_request: int = 12
+) -> JobPlan:
     return plan_jobs([row], {}, per_row=per_row, per_request=per_request, side=side)
 
 
@@ -122,8 +126,8 @@ def test_rows_of_dev_and_rows_that_were_there_before_are_left_alone() -> None:
     train = [
         *TRAIN,
         again,
-        Row(3, "r3", HELD_OUT["dev"][0].sentences, 1.0),
-        Row(4, "r4", ("?",), 1),
+        SourceRow(3, "r3", HELD_OUT["dev"][0].sentences, 1.0),
+        SourceRow(4, "r4", ("?",), 1),
     ]
     found = plan_jobs(train, HELD_OUT, per_row=3, per_request=12)
     assert [job.row.id for job in found.jobs] == ["r0", "r1"]
@@ -140,8 +144,8 @@ def test_rows_of_dev_and_rows_that_were_there_before_are_left_alone() -> None:
 def test_a_line_that_a_kill_cut_off_is_asked_for_again(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     with AnswerFile(path, {"model": "m"}) as answer_file:
-        answer_file.add(Answer("a", ("one", "two"), (3, 4)))
-        answer_file.add(Answer("b", ("three",), (3, 4)))
+        answer_file.add(ModelAnswer("a", ("one", "two"), (3, 4)))
+        answer_file.add(ModelAnswer("b", ("three",), (3, 4)))
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
@@ -151,7 +155,7 @@ def test_a_line_that_a_kill_cut_off_is_asked_for_again(tmp_path: Path) -> None:
             assert answer_file.answers == before.answers
             for key, texts in (("a", ("one", "two")), ("b", ("three",))):
                 if key not in answer_file.answers:
-                    answer_file.add(Answer(key, texts, (3, 4)))
+                    answer_file.add(ModelAnswer(key, texts, (3, 4)))
         assert path.read_bytes() == whole
 
 

@@ -20,17 +20,19 @@ from tests.tuner.search_runs import FIXED, Started, state_of
 from tuner.ray_backend import adapters
 from tuner.ray_backend.adapters import DrainStopper, RungScheduler
 from tuner.ray_backend.failures import classify
-from tuner.ray_backend.pulse import SILENT, STUCK, PulseWatch, end_process
+from tuner.ray_backend.heartbeat import SILENT, STUCK, HeartbeatWatch, end_process
 from tuner.ray_backend.session import start
 from tuner.ray_backend.trainable import WorkerUnfit, failure
 
 
-class Pulses:
-    """A clock, and workers whose pulses are as the test says."""
+class Heartbeats:
+    """A clock, and workers whose heartbeats are as the test says."""
 
     def __init__(self) -> None:
         self.now, self.counts = 0.0, {1: 0, 2: 0}
-        self.watch = PulseWatch(lambda host, pid: str(self.counts[pid]).encode(), lambda: self.now)
+        self.watch = HeartbeatWatch(
+            lambda host, pid: str(self.counts[pid]).encode(), lambda: self.now
+        )
         self.watch.started("t0001", "here", 1)
         self.watch.started("t0002", "here", 2)
 
@@ -44,35 +46,35 @@ class Pulses:
         return found
 
 
-def test_a_worker_without_a_pulse_is_found_and_the_others_are_not() -> None:
-    pulses = Pulses()
-    assert pulses.pass_time(600, beating=(1, 2)) == {}
-    assert pulses.pass_time(SILENT, beating=(1,)) == {}
-    found = pulses.pass_time(10, beating=(1,))
+def test_a_worker_without_a_heartbeat_is_found_and_the_others_are_not() -> None:
+    heartbeats = Heartbeats()
+    assert heartbeats.pass_time(600, beating=(1, 2)) == {}
+    assert heartbeats.pass_time(SILENT, beating=(1,)) == {}
+    found = heartbeats.pass_time(10, beating=(1,))
     assert list(found) == ["t0002"] and "no sign of life from its worker for" in found["t0002"]
 
 
 def test_a_training_that_hangs_is_found_by_its_results() -> None:
-    pulses = Pulses()
+    heartbeats = Heartbeats()
     found: dict[str, str] = {}
     for _ in range(int(STUCK / 60) + 1):
-        pulses.watch.heard("t0001")
-        found = pulses.pass_time(60, beating=(1, 2))
+        heartbeats.watch.heard("t0001")
+        found = heartbeats.pass_time(60, beating=(1, 2))
     assert list(found) == ["t0002"] and "nothing was heard of its training" in found["t0002"]
 
 
 def test_a_driver_that_slept_does_not_blame_its_workers() -> None:
-    pulses = Pulses()
-    pulses.pass_time(20, beating=(1, 2))
-    pulses.now += 10 * STUCK
-    assert pulses.watch.silent(["t0001", "t0002"]) == {}
-    assert pulses.pass_time(SILENT - 10) == {}
+    heartbeats = Heartbeats()
+    heartbeats.pass_time(20, beating=(1, 2))
+    heartbeats.now += 10 * STUCK
+    assert heartbeats.watch.silent(["t0001", "t0002"]) == {}
+    assert heartbeats.pass_time(SILENT - 10) == {}
 
 
 def test_a_worker_that_never_counted_is_judged_by_its_results_only() -> None:
-    pulses = Pulses()
-    pulses.watch.read = lambda host, pid: None
-    assert pulses.pass_time(5 * SILENT) == {}
+    heartbeats = Heartbeats()
+    heartbeats.watch.read = lambda host, pid: None
+    assert heartbeats.pass_time(5 * SILENT) == {}
 
 
 def test_only_workers_are_ended() -> None:
@@ -204,9 +206,9 @@ def test_ray_that_does_not_start_is_tried_again_and_then_one_sentence(tmp_path: 
 # --- a real one ---------------------------------------------------------------------------------
 
 FIRST = """
-import tuner.ray_backend.pulse, tuner.ray_backend.trainable
+import tuner.ray_backend.heartbeat, tuner.ray_backend.trainable
 from tests.faults.faulty_trials import UnfitTrial
-tuner.ray_backend.pulse.SILENT = 20.0
+tuner.ray_backend.heartbeat.SILENT = 20.0
 tuner.ray_backend.trainable.SearchTrial = UnfitTrial
 """
 

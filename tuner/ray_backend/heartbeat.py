@@ -27,13 +27,13 @@ NAMESPACE = b"stockpot"
 
 
 def key_of(host: str, pid: int) -> bytes:
-    return f"pulse {host} {pid}".encode()
+    return f"heartbeat {host} {pid}".encode()
 
 
 @cache
-def start_pulse() -> None:
+def start_heartbeat() -> None:
     """Count on for as long as this process lives."""
-    threading.Thread(target=_count, name="pulse", daemon=True).start()
+    threading.Thread(target=_count, name="heartbeat", daemon=True).start()
 
 
 def _count() -> None:
@@ -47,7 +47,7 @@ def _count() -> None:
         time.sleep(EVERY)
 
 
-def read_pulse(host: str, pid: int) -> bytes | None:
+def read_heartbeat(host: str, pid: int) -> bytes | None:
     from ray.experimental import internal_kv
 
     try:
@@ -62,16 +62,16 @@ class TrialWorker:
 
     host: str
     pid: int
-    pulse: bytes | None = None
-    seen: float = 0.0  # when its pulse last changed
+    heartbeat: bytes | None = None
+    seen: float = 0.0  # when its heartbeat last changed
     heard: float = 0.0  # when it last had a result
 
 
 @dataclass
-class PulseWatch:
+class HeartbeatWatch:
     """The driver's side: told of starts and results, asked now and then who is silent."""
 
-    read: Callable[[str, int], bytes | None] = read_pulse
+    read: Callable[[str, int], bytes | None] = read_heartbeat
     clock: Callable[[], float] = time.monotonic
     workers: dict[str, TrialWorker] = field(default_factory=dict)
     looked: float | None = None
@@ -93,13 +93,13 @@ class PulseWatch:
         self.workers = {trial: self.workers[trial] for trial in running if trial in self.workers}
         found = {}
         for trial, worker in self.workers.items():
-            pulse = self.read(worker.host, worker.pid)
+            heartbeat = self.read(worker.host, worker.pid)
             if before is None or now - before > SILENT / 2:
                 worker.seen = worker.heard = now  # it was the driver that slept
-            elif pulse is not None and pulse != worker.pulse:
+            elif heartbeat is not None and heartbeat != worker.heartbeat:
                 worker.seen = now
-            worker.pulse = pulse or worker.pulse
-            if worker.pulse is not None and now - worker.seen > SILENT:
+            worker.heartbeat = heartbeat or worker.heartbeat
+            if worker.heartbeat is not None and now - worker.seen > SILENT:
                 found[trial] = f"no sign of life from its worker for {now - worker.seen:.0f} s"
             elif now - worker.heard > STUCK:
                 found[trial] = f"nothing was heard of its training for {now - worker.heard:.0f} s"

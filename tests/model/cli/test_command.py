@@ -15,7 +15,7 @@ import pytest
 import torch
 import yaml
 
-from model.cli.command import asked, free_folder, main, make_parser
+from model.cli.command import free_folder, main, make_parser, requested
 from model.common.files import sha256_of
 from model.training.step import TrainingDiverged
 
@@ -265,7 +265,7 @@ def test_a_used_folder_is_told_before_anything_else(
 def test_settings_that_nothing_reads_are_told(arguments: list[str], said: list[str]) -> None:
     told: list[str] = []
     flags = [flag for setting in arguments for flag in ("--set", setting)]
-    asked(make_parser().parse_args([*flags, "--out", "run"]), told.append)
+    requested(make_parser().parse_args([*flags, "--out", "run"]), told.append)
     assert len(told) == len(said)
     assert all(line.startswith(start) for line, start in zip(told, said, strict=True))
 
@@ -274,9 +274,9 @@ def test_a_run_s_config_brings_its_data_folder(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("tasks: cs224n\ndata: /some/where\nsettings: {seed: 3}\n")
     arguments = ["--config", str(file), "--out", "run"]
-    assert asked(make_parser().parse_args(arguments), print).data == Path("/some/where")
+    assert requested(make_parser().parse_args(arguments), print).data == Path("/some/where")
     other = [*arguments, "--data", "/else"]
-    assert asked(make_parser().parse_args(other), print).data == Path("/else")
+    assert requested(make_parser().parse_args(other), print).data == Path("/else")
 
 
 def test_the_first_interrupt_is_answered_and_the_second_says_how_to_go_on(

@@ -799,7 +799,7 @@ def test_finals_beyond_the_configurations_are_further_seeds_of_the_best(
         *((100, seed), (300, seed), (900, seed))
     ]
     assert state.examples == seven.cost() and len(state.ranked()) == len(state.closed_trials)
-    assert "seed" in engine.describe(state.further_seeds[0])
+    assert "seed" in engine.trial_text(state.further_seeds[0])
     # A search that goes on where it was is rung by rung the same.
     assert search(engine_of, seven, slots).state.trials == state.trials
 

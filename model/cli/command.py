@@ -18,6 +18,7 @@ from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.common.errors import Gathered, InputError, PartlyRead
 from model.common.files import read_yaml
 from model.common.hub import require_encoder
+from model.common.run_files import CONFIG, SUMMARY
 from model.config.checks import unread
 from model.config.parse import (
     Layer,
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(quiet=arguments.quiet)
     if arguments.resume:
         wanted = resumed(arguments)
-        if (wanted.out / "summary.json").is_file():
+        if (wanted.out / SUMMARY).is_file():
             print(f"{wanted.out} is already finished; its model is in {wanted.out / 'model'}")
             return 0
     else:
@@ -114,7 +115,7 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
     tasks, data, config, out = wanted
     require_encoder(config.encoder.name)
     summary, go_on = (
-        out / "summary.json",
+        out / SUMMARY,
         f"go on with: {command('train', '--resume', '--out', out)}",
     )
     stop = StopSignal()
@@ -135,7 +136,7 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
             for record in records:
                 console.evaluation(record)
     except KeyboardInterrupt:
-        if not (out / "config.yaml").is_file():  # nothing to go on with
+        if not (out / CONFIG).is_file():  # nothing to go on with
             raise
         console.warn(f"interrupted; {go_on}")
         return 128 + signal.SIGINT
@@ -219,7 +220,7 @@ def resumed(arguments: argparse.Namespace) -> Wanted:
     """What the run's own folder describes; flags may say the same again, or nothing."""
     if arguments.out is None:
         raise InputError("--resume", ["name the run's folder with --out"])
-    path = arguments.out / "config.yaml"
+    path = arguments.out / CONFIG
     document = read_yaml(path)
     if not isinstance(document.data.get("tasks"), str):
         raise InputError(str(path), ["names no task set; is this a run's folder?"])

@@ -37,8 +37,8 @@ __all__ += [
     "parse_layers",
     "parse_settings",
     "preset_names",
+    "read_settings",
 ]
-__all__ += ["read_settings", "with_settings"]
 
 FRAME = ("about", "tasks", "settings", "data", "stockpot")  # the last two: a run's config.yaml
 PRESETS = Path(__file__).parent / "presets"
@@ -81,13 +81,6 @@ def parse_layers(layers: Sequence[Layer], tasks: TaskSet) -> RunConfig:
     if reading.faults:
         raise InputError(layers[0].where if len(layers) == 1 else "settings", reading.faults)
     return config
-
-
-def with_settings(
-    config: RunConfig, changes: Mapping[str, Any], tasks: TaskSet, *, where: str = "settings"
-) -> RunConfig:
-    """The same run but for these settings."""
-    return parse_layers([Layer(config.to_flat()), Layer(changes, where)], tasks)
 
 
 def read_settings(path: str | Path) -> Layer:

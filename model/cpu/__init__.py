@@ -13,14 +13,17 @@ from model.cpu.linear import Linear, has_onednn
 from model.cpu.word_table import use_sparse_gradient
 
 
-def speed_up(encoder: nn.Module, heads: nn.Module) -> None:
-    """In place; the parameters and their names stay the same."""
+def speed_up(encoder: nn.Module, heads: nn.Module) -> bool:
+    """In place; the parameters and their names stay the same.
+
+    Whether the encoder now takes no mask where there is no padding.
+    """
     swap(encoder, nn.Dropout, Dropout)
     swap(heads, nn.Dropout, PlainDropout)
     if has_onednn():
         swap(encoder, nn.Linear, Linear)
-    use_own_attention(encoder)
     use_sparse_gradient(encoder)
+    return use_own_attention(encoder)
 
 
 def swap(module: nn.Module, plain: type[nn.Module], ours: type[nn.Module]) -> None:

@@ -62,13 +62,17 @@ def mask(*, attention_mask: Tensor | None = None, **others: Any) -> Tensor | Non
     return result
 
 
-def use_own_attention(encoder: nn.Module) -> None:
-    """Where the encoder takes its attention from transformers' table, let it take ours."""
+def use_own_attention(encoder: nn.Module) -> bool:
+    """Where the encoder takes its attention from transformers' table, let it take ours.
+
+    Whether it has ours now.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
 
     config: Any = encoder.config
     if config._attn_implementation != "sdpa":
-        return
+        return bool(config._attn_implementation == NAME)
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, mask)
     encoder.set_attn_implementation(NAME)  # type: ignore[operator]
+    return True

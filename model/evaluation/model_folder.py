@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from model.common.errors import InputError, suggest
 from model.common.files import read_yaml, write_atomic
+from model.common.run_files import CONFIG
 from model.common.untrusted import parse_json
 from model.data.batches import Assembler
 from model.modules.encoder import load_encoder, load_tokenizer, quiet_transformers
@@ -109,10 +110,8 @@ def _names_of_run(folder: Path) -> ClassNames:
     """A checkpoint's model is the deepest: <run>/checkpoints/<name>/model."""
     for place in folder.absolute().parents[:3]:
         try:
-            if (place / "config.yaml").is_file():
-                return load_task_set(
-                    str(read_yaml(place / "config.yaml").data["tasks"])
-                ).class_names
+            if (place / CONFIG).is_file():
+                return load_task_set(str(read_yaml(place / CONFIG).data["tasks"])).class_names
         except (InputError, KeyError):
             break
     return {}

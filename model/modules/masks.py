@@ -12,15 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from model.cpu.attention import NAME
 from model.data.batches import Batch
 
 Form = Literal["plain", "optional", "added"]
 
 
-def form_of(encoder: nn.Module) -> Form:
+def form_of(encoder: nn.Module, *, optional: bool) -> Form:
     """plain: the mask as it is. optional: none without padding. added: that, and ready to add."""
-    if encoder.config._attn_implementation == NAME:  # type: ignore[union-attr]
+    if optional:
         return "optional"
     # Those that make their masks by this function take one of four dimensions as it is.
     code = sys.modules[type(encoder).__module__]

@@ -80,7 +80,7 @@ class MultitaskModel(nn.Module):
         self.heads = nn.ModuleDict(
             {f"task_{task.name}": build_head(task, spec, width) for task in spec.tasks}
         )
-        speed_up(encoder, self.heads)
+        optional_mask = speed_up(encoder, self.heads)
         self.pals: Pals | None = None
         if spec.adapter == "pals":
             layers = layers_of(encoder)
@@ -98,7 +98,7 @@ class MultitaskModel(nn.Module):
                 raise InputError("encoder.adapter", [str(error)]) from None
         config: Any = encoder.config
         self._segments = getattr(config, "type_vocab_size", 0) > 1
-        self._mask_form = form_of(encoder)
+        self._mask_form = form_of(encoder, optional=optional_mask)
         self._pad_id = int(getattr(config, "pad_token_id", None) or 0)
 
     def encode(self, batch: Batch, pooling: str | None = None) -> Tensor:

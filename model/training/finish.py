@@ -10,6 +10,7 @@ from pathlib import Path
 
 from model.common.errors import InputError
 from model.common.files import atomic_folder, write_atomic
+from model.common.run_files import SUMMARY
 from model.training.checkpoint import DamagedCheckpoint, verify
 from model.training.inputs import Warn
 from model.training.progress import Progress, Record
@@ -30,7 +31,7 @@ def publish_best(out: Path, progress: Progress, baselines: Mapping[str, float], 
         "examples": progress.examples,
         "seconds": progress.seconds,
     }
-    write_atomic(out / "summary.json", json.dumps(summary, indent=1) + "\n")
+    write_atomic(out / SUMMARY, json.dumps(summary, indent=1) + "\n")
 
 
 def best_that_is_whole(checkpoints: Path, history: list[Record], warn: Warn) -> Record:

@@ -15,6 +15,7 @@ from model import __version__
 from model.common.errors import InputError
 from model.common.files import to_yaml, write_atomic
 from model.common.rng import rng_seed, seed_rng
+from model.common.run_files import CONFIG, METRICS
 from model.data.batches import Batch, TaskStream
 from model.data.prefetch import Prefetch, with_next
 from model.evaluation.evaluate import evaluate, outputs_of
@@ -144,9 +145,9 @@ class TrainingRun:
             "data": None if self.data is None else str(self.data),
             "settings": self.config.to_flat(),
         }
-        write_atomic(self.out / "config.yaml", to_yaml(described))
+        write_atomic(self.out / CONFIG, to_yaml(described))
         lines = "".join(json.dumps(record) + "\n" for record in self.progress.history)
-        write_atomic(self.out / "metrics.jsonl", lines)
+        write_atomic(self.out / METRICS, lines)
 
     def start_fresh(self) -> None:
         self._start_weights()
@@ -358,7 +359,7 @@ class TrainingRun:
             return
         self.writer.wait()
         record, self.untold = self.untold, None
-        with open(self.out / "metrics.jsonl", "a", encoding="utf-8") as file:
+        with open(self.out / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         yield record
 

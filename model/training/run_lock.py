@@ -8,11 +8,12 @@ from pathlib import Path
 
 from model.common.errors import InputError
 from model.common.locks import file_lock
+from model.common.run_files import CONFIG, METRICS, SUMMARY
 from model.training.checkpoint import is_leftover
 
 LOCK = ".lock"
 OURS = {
-    *("config.yaml", "metrics.jsonl", "predictions", "checkpoints", "model", "summary.json"),
+    *(CONFIG, METRICS, "predictions", "checkpoints", "model", SUMMARY),
     LOCK,
 }
 CURVES = "events.out.tfevents."  # TensorBoard's files, which a search puts beside a trial's own
@@ -24,7 +25,7 @@ class FolderInUse(InputError):
 
 def check_folder(out: Path, *, resume: bool) -> None:
     """Refuse a folder that is used, or that holds anything but a run."""
-    if (out / "config.yaml").exists():
+    if (out / CONFIG).exists():
         if not resume:
             fault = "holds a run already; go on with --resume, or choose another folder"
             raise InputError(str(out), [fault])

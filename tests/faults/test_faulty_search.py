@@ -168,7 +168,6 @@ def test_ray_lets_go_of_trials_that_have_ended(searched: Searched) -> None:
 
 
 def test_workers_that_died_are_no_failures(searched: Searched) -> None:
-    assert searched.result.state.infrastructure_failures == 0
     failed = {
         e["trial"]: e["kind"] for e in events(searched.result.folder) if e["event"] == "failed"
     }

@@ -31,7 +31,7 @@ class Chosen:
 def choose(path: Path, name: str | None = None) -> Chosen:
     """Of a run what it recommends, or what is named; any other folder stands for itself."""
     if has_begun(path):
-        run = RunModels(path)
+        run = RunModels(path, read_state(path / LEDGER, quiet))
         return run.recommended() if name is None else run.named(name)
     faults = []
     if not path.is_dir():
@@ -53,9 +53,9 @@ def has_model(place: Path) -> bool:
 class RunModels:
     """The models that a run has, by their names."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, state: RunState) -> None:
         self.run = run
-        self.state: RunState = read_state(run / LEDGER, quiet)
+        self.state = state
         self.soup: SoupRecord | None = read_soup(run)
 
     def recommended(self) -> Chosen:

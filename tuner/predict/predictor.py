@@ -13,6 +13,7 @@ from typing import Any
 
 from model.common.errors import InputError, suggest
 from model.common.files import read_yaml
+from model.common.run_files import CONFIG
 from model.data.batches import Assembler
 from model.data.tokens import Tokens
 from model.evaluation.evaluate import outputs_of, rows_from_texts
@@ -117,7 +118,7 @@ class Predictor:
         """
         found = []
         for folder in (self.place, *self.place.parents[:5]):
-            for name in (SOUP_JSON, ENSEMBLE, "config.yaml", SPACE):
+            for name in (SOUP_JSON, ENSEMBLE, CONFIG, SPACE):
                 if (folder / name).is_file():
                     found.append(_read(folder / name))
             if (folder / RUN).is_file():

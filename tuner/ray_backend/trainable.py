@@ -20,6 +20,7 @@ from typing import Any
 
 from ray import tune
 
+from model.common.run_files import METRICS
 from model.common.untrusted import parse_json, read_regular
 from tuner.engine.job import Job
 from tuner.ray_backend.heartbeat import start_heartbeat
@@ -244,7 +245,7 @@ def with_unheard(
 
 def read_history(out: Path) -> list[dict[str, Any]]:
     try:
-        lines = read_regular(out / "metrics.jsonl").splitlines()
+        lines = read_regular(out / METRICS).splitlines()
     except FileNotFoundError:
         return []
     records = [parse_json(line) for line in lines if line]

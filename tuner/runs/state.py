@@ -184,7 +184,6 @@ class RunState:
     reports: list[Event] = field(default_factory=list)  # all that was evaluated, as it came
     failures_in_a_row: list[str] = field(default_factory=list)  # trials, infrastructure's apart
     longest_row: list[str] = field(default_factory=list)  # of failures since the driver began
-    infrastructure_failures: int = 0
     events: int = 0
     warn: Warn = field(default=print, repr=False, compare=False)
     _unknown: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -312,9 +311,7 @@ class RunState:
         trial.traceback, trial.rung = event.get("traceback", ""), event.get("rung")
         if trial.status != "failed":
             self.failures_in_a_row = []
-        elif trial.kind == INFRASTRUCTURE:
-            self.infrastructure_failures += 1
-        else:
+        elif trial.kind != INFRASTRUCTURE:
             self.failures_in_a_row = [*self.failures_in_a_row, trial.id]
             self.longest_row = max(self.longest_row, self.failures_in_a_row, key=len)
         self._index.closed(trial, self._score(trial))

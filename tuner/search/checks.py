@@ -15,7 +15,10 @@ from model.evaluation.model_folder import SPEC
 from tuner.engine.stages import stages_of
 from tuner.runs.folder import (
     LEDGER,
+    LOCK,
     RUN,
+    SPACE,
+    TRIALS,
     changes,
     name_of,
     read_run,
@@ -24,7 +27,6 @@ from tuner.runs.folder import (
 )
 from tuner.runs.ledger import check_ledger, read_events, read_state
 from tuner.runs.request import MOST_SEED, ExecutionOptions, SearchRequest
-from tuner.runs.state import RunState
 from tuner.space.space import Space, shipped_spaces
 
 # The search itself decides these in every trial, so that a value of their own would have no effect.
@@ -130,7 +132,7 @@ def check_not_emptied(folder: Path) -> None:
     """An empty ledger beside trials is a lost one: never begin again as if nothing had been."""
     if any(read_events(folder / LEDGER, lambda line: None)):
         return
-    trials = folder / "trials"
+    trials = folder / TRIALS
     names = sorted(p.name for p in trials.iterdir()) if trials.is_dir() else []
     if names:
         fault = f"has not one whole line, but there are {len(names)} trials in {trials}"
@@ -150,11 +152,11 @@ def check_not_older(folder: Path, *, force: bool) -> None:
 
 
 # What a search that died before its first event may have left.
-OURS = ("run.yaml", "space.yaml", "lock")
+OURS = (RUN, SPACE, LOCK)
 
 
 def describe_run(folder: Path) -> str:
-    state = RunState.from_events(read_events(folder / LEDGER, lambda line: None), lambda line: None)
+    state = read_state(folder / LEDGER, lambda line: None)
     counts = state.counts()
     done = sum(counts.values()) - counts["open"]
     return f"{done} of {state.num_samples} trials done, {counts['open']} under way"

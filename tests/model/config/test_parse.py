@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from model.config.parse import (
     parse_layers,
     parse_settings,
     read_settings,
-    with_settings,
 )
 from model.tasks.task_set import load_task_set
 
@@ -133,9 +132,9 @@ def test_a_later_value_for_all_tasks_replaces_earlier_ones_of_single_tasks() -> 
 
 
 def test_null_takes_back_what_was_said_of_a_task() -> None:
-    config = parse_settings({"loss.sst": "ordinal_log", "augment.sst": "more.csv"}, CS224N)
-    changed = with_settings(config, {"loss.sst": None, "augment.sst": None}, CS224N)
-    assert changed == RunConfig()
+    said = {"loss.sst": "ordinal_log", "augment.sst": "more.csv"}
+    taken_back = Layer({"loss.sst": None, "augment.sst": None})
+    assert parse_layers([Layer(said), taken_back], CS224N) == RunConfig()
 
 
 def test_faults_of_several_layers_come_together_and_name_their_place(tmp_path: Path) -> None:
@@ -147,12 +146,6 @@ def test_faults_of_several_layers_come_together_and_name_their_place(tmp_path: P
         f"{path}: line 3: 'smart.wieght' is not a setting; did you mean 'smart.weight'?",
         "--set: 'smart.steps' must be a whole number >= 1, but is 0",
     ]
-
-
-def test_with_settings_changes_the_named_ones_only() -> None:
-    config = parse_settings({"loss.weights": [1, 2, 3], "smart.tasks": ["sst"]}, CS224N)
-    changed = with_settings(config, {"smart.weight": 1}, CS224N)
-    assert changed == replace(config, smart=replace(config.smart, weight=1.0))
 
 
 # Files and the command line

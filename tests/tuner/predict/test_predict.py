@@ -14,6 +14,7 @@ from tests.tuner.soup_runs import POINTS, made_up_method, made_up_soup, make_run
 from tuner.predict.__main__ import main
 from tuner.predict.choose import RunModels, choose
 from tuner.predict.predictor import load_predictor
+from tuner.runs.open import open_run
 from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 
 ROWS = 24
@@ -183,7 +184,8 @@ def test_what_is_gone_is_told_with_the_way_to_it(with_soup: Path, run: Path) -> 
         choose(run, "greedy soup")
     with pytest.raises(InputError, match="not the folder of a search"):
         choose(with_soup / "soup", "best")
-    assert list(RunModels(run).names()) == ["best", "default", "t0000", "t0001"]
+    models = RunModels(run, open_run(run).state)
+    assert list(models.names()) == ["best", "default", "t0000", "t0001"]
 
 
 def test_an_ensemble_is_a_ensemble_that_can_be_written_by_hand(

@@ -46,7 +46,8 @@ def prepared(
 ) -> Iterator[PreparedPush]:
     """A folder with the model, its card and nothing else, for as long as the block lasts."""
     check_name(name)
-    opened, models = open_run(run), RunModels(run)
+    opened = open_run(run)
+    models = RunModels(run, opened.state)
     if models.soup is None:
         fault = f"has no soup, whose scores the card tells; make it with {command('soup', run)}"
         raise InputError(str(run), [fault])

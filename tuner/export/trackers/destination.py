@@ -12,8 +12,6 @@ from typing import Any
 from model.common.errors import InputError
 from tuner.export.trackers.records import Record, Snapshot
 
-PROJECT = "stockpot"
-
 
 class Destination(ABC):
     """Where a run goes. `write` may be called again and again with later snapshots of one run, in

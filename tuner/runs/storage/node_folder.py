@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from model.common.run_files import CONFIG, METRICS, SUMMARY
 from model.common.untrusted import inside
 from model.training.checkpoint import MANIFEST, checkpoints_in
 from tuner.runs.folder import CHECKPOINTS, TRIALS
@@ -19,7 +20,7 @@ from tuner.runs.scratch import scratch_folder
 from tuner.runs.storage.mirror import check_driver
 from tuner.runs.storage.storage import Storage
 
-FIRST, LAST = "config.yaml", "metrics.jsonl"
+FIRST, LAST = CONFIG, METRICS
 Print = tuple[int, int]  # size and time of a file, by which a change is seen
 
 
@@ -77,7 +78,7 @@ class NodeFolder:
 def own_files(out: Path) -> list[str]:
     """What storage keeps of a trial: all but its lock, and the model that is linked to the best
     checkpoint's."""
-    found = [out / name for name in (FIRST, LAST, "summary.json")]
+    found = [out / name for name in (FIRST, LAST, SUMMARY)]
     found += (out / "predictions").glob("[!.]*")
     for place in checkpoints_in(out / CHECKPOINTS):
         found += place.rglob("*")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from model.common.errors import InputError
 from model.common.files import remove_folder
+from model.common.run_files import CONFIG, METRICS, SUMMARY
 from model.common.untrusted import inside
 from model.training.checkpoint import MANIFEST, DamagedCheckpoint, checkpoints_in, verify
 from tuner.runs.folder import LEDGER, RUN, SPACE, TEACHER, TRIALS, read_run, run_folder
@@ -34,7 +35,7 @@ from tuner.runs.storage.mirror import ALIVE, BEAT, Mirror, read_sign
 from tuner.runs.storage.storage import Storage, StorageLost
 
 AT_ONCE = 8  # files fetched in parallel
-LIGHT = ("config.yaml", "metrics.jsonl", "summary.json")  # of a trial, beside its predictions
+LIGHT = (CONFIG, METRICS, SUMMARY)  # of a trial, beside its predictions
 
 
 # --- before the search --------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class StudyFile:
                 self._warned = True
                 self.warn(
                     f"{self.path}: cannot be written ({error}); the search goes on, and the file "
-                    "is made anew from the ledger as soon as it can be"
+                    "is made again from the ledger as soon as it can be"
                 )
 
     def _write_anew(self) -> None:

@@ -26,7 +26,7 @@ def make_parser() -> Parser:
     text = f"File to write (default: {REPORT} in the first run's folder)."
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     add_data(parser)
-    text = "Write the runs' TensorBoard files anew as well."
+    text = "Write the runs' TensorBoard files again as well."
     parser.add_argument("--tensorboard", action="store_true", help=text)
     return parser
 

@@ -117,7 +117,7 @@ class Board:
                 said = " ".join(str(error).split())[:200] or type(error).__name__
                 self.warn(
                     f"TensorBoard's files are not complete ({said}); the rest of the run is, and "
-                    f"{command('report', self.folder, '--tensorboard')} makes them anew"
+                    f"{command('report', self.folder, '--tensorboard')} makes them again"
                 )
 
     def _remove(self, kind: str) -> None:

@@ -18,8 +18,10 @@ SHARE = 0.15  # of its time that they may take, or there are two
 ROWS_PER_EXAMPLE = 0.8  # dev rows that a short trial is scored on
 FEWEST_ROWS = 100  # of each task
 # A training that rests on its way cannot know its end: the rate stays until a short cool-down, and
-# averaged weights are scored, which are what a rate at rest would give.
+# averaged weights are scored, which are what a rate at rest would give. A space's own values of
+# these do not count, or rungs would compare averaged weights with others.
 GOES_ON = {"optim.decay": "wsd", "average.share": 0.2}
+WARMUP = 0.2  # of the shortest rung, so that no rung lies in the warm-up of the whole training
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,28 @@ def training_budget(
     cost = EVALUATIONS * SCORED * (most or 0) * tasks
     count = EVALUATIONS if cost <= SHARE * length else EVALUATIONS - 1
     part = max(1, -(-length // count))
-    if stages.promotion == "continue" and not trial.is_repeat:
+    if stages.promotion == "continue" and trial.origin != DISTILLED:
+        going = that_goes_on(trial, stages, base, length)
+        if trial.is_repeat:  # as far as the rung that it is compared at, and no cool-down
+            going |= {"optim.decay": "constant"} if "optim.decay" in going else {}
+            return going | own | {"budget.eval_every": length}
         below = [rung.examples for rung in stages.rungs[:-1]]
         later = [n * part for n in range(1, count) if n * part > (below or [0])[-1]]
-        defaults = {key: value for key, value in GOES_ON.items() if key not in base}
-        if trial.settings.get("encoder.adapter", base.get("encoder.adapter")) == "lora":
-            defaults.pop("average.share", None)  # of low-rank updates there is no mean
-        return {**defaults, **trial.settings} | own | {"budget.eval_at": [*below, *later, length]}
+        return going | own | {"budget.eval_at": [*below, *later, length]}
     if stages.is_final(trial) or not stages.top or trial.origin == DISTILLED:
         return own | {"budget.eval_every": part}
     rows = max(FEWEST_ROWS, round(ROWS_PER_EXAMPLE * length / tasks))
     rows = rows if most is None else min(rows, int(most))
     return own | {"budget.eval_every": length, "budget.eval_rows": rows}
+
+
+def that_goes_on(
+    trial: TrialState, stages: Stages, base: Mapping[str, Any], length: int
+) -> dict[str, Any]:
+    """How a trial is trained that may rest at any rung; what is held for all trials stays."""
+    shortest = stages.rungs[0].examples
+    suits = {**GOES_ON, "optim.warmup": min(0.5, WARMUP * shortest / length)}
+    suits = {key: value for key, value in suits.items() if key not in base}
+    if trial.settings.get("encoder.adapter", base.get("encoder.adapter")) == "lora":
+        suits.pop("average.share", None)  # of low-rank updates there is no mean
+    return {**trial.settings, **suits}

@@ -122,15 +122,22 @@ class Promotion:
         return self._repeat() or self._final()
 
     def _repeat(self) -> NextStep | None:
-        """The best before the finals again, over seeds that the search has not seen."""
+        """The best before the finals again, over seeds that the search has not seen.
+
+        Before finals the default is one of them: another gets a final only if it beats that.
+        """
         best, seeds = self.stages.race
         level = max(0, self.stages.top - 1)
         if not best or any(not t.is_repeat for t in self.state.open_trials if not t.frozen):
             return None
         there = {(trial.of, trial.seed) for trial in self.state.repeats}
+        ranked = [result.configuration for result in self.ladder.levels[level].results]
+        names = ranked[:best]
+        if self.stages.top and best > 1 and self.ladder.default in ranked[best:]:
+            names[-1] = self.ladder.default
         wanted = [
-            NextStep(result.configuration, level, self.state.seed + offset)
-            for result in self.ladder.levels[level].results[:best]
+            NextStep(name, level, self.state.seed + offset)
+            for name in names
             for offset in range(1, seeds + 1)
         ]
         return next((step for step in wanted if (step.configuration, step.seed) not in there), None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from model.common.errors import InputError
 from tuner.runs.request import PromotionName, SearchRequest
@@ -22,6 +23,7 @@ EXPLORED = 3  # configurations at the longest rung before the finals, the defaul
 ALONE = 6  # where there is one such rung only
 MOST_RUNGS = 4  # before the finals
 RACING_RUNGS = 3  # with fewer the budget is too small to pay for further seeds
+GO_ALONG = 2  # whatever they score: the default and the first start point
 UNPLANNED = 64  # places, as long as nobody knows how many there will be
 
 
@@ -59,10 +61,16 @@ class Stages:
 
     @property
     def most_frozen(self) -> int:
-        """Trials that wait at once, at most, with their states on disk."""
+        """Trials that wait at once, at most, with their states on disk.
+
+        Before the finals all wait until all are known; at the rungs below only those that may still
+        go on, the default and the first start point among them.
+        """
         if self.promotion == "restart":
             return 0
-        return sum(rung.places for rung in self.rungs[1:])
+        places = [rung.places for rung in self.rungs[:-1]]
+        may = (min(n, more + GO_ALONG) for n, more in pairwise(places))
+        return sum(may) + sum(places[-1:])
 
     def is_final(self, trial: TrialState) -> bool:
         """One of those that the others were tried for."""
@@ -274,6 +282,7 @@ def for_budget(
     There are as many rungs as keep the shortest one long enough to say something. What is given
     holds, and the rest follows from it.
     """
+    given = examples is not None
     if examples is None:
         count = finals or 1
         examples = max(1, int(budget * FINAL_SHARE / (count + distill)))
@@ -297,7 +306,12 @@ def for_budget(
     lengths = [max(1, min(examples, int(share / count))) for count in places]
     below = [Rung(length, n) for length, n in zip(lengths, places, strict=True) if n]
     kept = [rung for rung in below if rung.examples < examples]
-    return Stages((*kept, Rung(examples, count)), promotion, budget, race, distill)
+    stages = Stages((*kept, Rung(examples, count)), promotion, budget, race, distill)
+    # What goes on from its rung need not do that part again: the finals have the rest.
+    spare = max(0, budget - stages.cost()) // (count + distill)
+    if promotion == "restart" or given:
+        return stages
+    return replace(stages, rungs=(*kept, Rung(examples + spare, count)))
 
 
 def _shortest(left: float, rungs: int, few: int, reduction: float) -> float:

@@ -19,14 +19,16 @@ WHAT, HOW, RUN, WHERE = "what to search", "how to search", "the run", "where to 
 
 
 def read_confirm(given: Any) -> Any:
-    """'3x3' -> (3, 3)"""
+    """'3x3' -> (3, 3); '0x0' -> (0, 0), which is none"""
     if not isinstance(given, str):
         return given
     parts = given.lower().split("x")
-    if len(parts) != 2 or not all(re.fullmatch(r"[1-9]\d{0,2}", part) for part in parts):
+    sound = len(parts) == 2 and all(re.fullmatch(r"[1-9]\d{0,2}", part) for part in parts)
+    if not sound and parts != ["0", "0"]:
         shown = given if len(given) < 40 else f"{given[:40]}..."
-        fault = f"'{shown}' is not NxS with both from 1 to 999; write 3x3 for 3 trials, 3 seeds"
-        raise InputError("--confirm", [fault])
+        fault = f"'{shown}' is not NxS with both from 1 to 999"
+        remedy = "write 3x3 for 3 trials, 3 seeds, or 0x0 for none"
+        raise InputError("--confirm", [f"{fault}; {remedy}"])
     return tuple(map(int, parts))
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -288,6 +290,76 @@ def test_low_rank_updates_that_rest_on_their_way_are_not_averaged(
     for base, share in (({}, 0.2), ({"encoder.adapter": "lora"}, None)):
         budget = training_budget(trial, engine.stages, base, 3)
         assert (budget.get("average.share"), budget["optim.decay"]) == (share, "wsd")
+
+
+def test_what_goes_on_is_trained_alike_whatever_the_space_says_of_averages(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(Stages((Rung(100, 2), Rung(300, 2), Rung(1000, 1)), promotion="continue"))
+    trial = engine.state.trials[begin_trial(engine)]
+    trial.settings = {"average.share": 0, "optim.layer_decay": 0.9}
+    budget = training_budget(trial, engine.stages, {}, 3)
+    assert (budget["average.share"], budget["optim.layer_decay"]) == (0.2, 0.9)
+    # Warm by a fifth of the first rung, not by a tenth of the whole.
+    assert budget["optim.warmup"] * 1000 == pytest.approx(0.2 * 100)
+    held = training_budget(trial, engine.stages, {"average.share": 0.5, "optim.warmup": 0.3}, 3)
+    assert held["average.share"] == 0 and "optim.warmup" not in held
+
+
+def test_a_repeat_of_what_goes_on_is_trained_as_that_was_up_to_the_rung(
+    engine_of: Callable[..., Engine],
+) -> None:
+    stages = Stages((Rung(100, 2), Rung(300, 2), Rung(1000, 1)), "continue", race=(2, 1))
+    engine = engine_of(stages)
+    first = engine.state.trials[begin_trial(engine)]
+    again = replace(first, origin="confirm", of=first.id, length=300, level=1)
+    on, repeat = (training_budget(each, stages, {}, 3) for each in (first, again))
+    assert repeat["optim.decay"] == "constant"  # as wsd is before its cool-down
+    assert repeat["optim.warmup"] * 300 == pytest.approx(on["optim.warmup"] * 1000)
+    assert repeat["average.share"] == on["average.share"]
+    assert (repeat["budget.examples"], repeat["budget.eval_every"]) == (300, 300)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "rungs",
+    [((100, 9), (300, 3), (900, 1)), ((100, 6), (900, 2)), ((50, 9), (100, 5), (300, 3), (900, 1))],
+)
+def test_no_more_trials_rest_at_once_than_the_forecast_of_the_disk_says(
+    engine_of: Callable[..., Engine], rungs: tuple[tuple[int, int], ...], seed: int
+) -> None:
+    stages = Stages(tuple(Rung(*rung) for rung in rungs), promotion="continue")
+    engine = engine_of(stages, slots=2)
+    rng, most = random.Random(seed), 0
+    lengths = [rung.examples for rung in stages.rungs]
+    while not engine.done:
+        while job := engine.next_job():
+            engine.started(job.trial, "host", 1)
+        if not engine.live:  # those that will go no further were closed by that
+            continue
+        name = rng.choice(sorted(engine.live))
+        at = next(n for n in lengths if n > engine.state.trials[name].examples)
+        if engine.evaluated(name, record(at, rng.random())) and at == lengths[-1]:
+            engine.finished(name)
+        most = max(most, sum(trial.frozen for trial in engine.state.trials.values()))
+    assert 0 < most <= stages.most_frozen
+
+
+def test_the_default_is_in_the_race(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(Stages((Rung(100, 4), Rung(400, 1)), race=(2, 1)), slots=1)
+    for score in (0.1, 0.5, 0.6, 0.7):  # the default is the last of them
+        name = begin_trial(engine)
+        engine.evaluated(name, record(100, score))
+        engine.finished(name)
+    raced = []
+    for _ in range(2):
+        raced.append(engine.state.trials[begin_trial(engine)])
+        engine.evaluated(raced[-1].id, record(100, 0.5))
+        engine.finished(raced[-1].id)
+    assert [(trial.origin, trial.of) for trial in raced] == [
+        ("confirm", "t0003"),
+        ("confirm", "t0000"),
+    ]
 
 
 def test_an_interrupted_search_costs_its_trials_no_attempts(

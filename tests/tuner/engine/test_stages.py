@@ -129,7 +129,19 @@ def test_the_cost_is_what_all_rungs_take_by_hand() -> None:
 def test_only_what_goes_on_waits_with_its_state() -> None:
     three = (Rung(100, 9), Rung(300, 3), Rung(900, 1))
     assert Stages(three).most_frozen == 0
-    assert Stages(three, "continue").most_frozen == 3 + 1
+    # Of nine those that may be among the three, the default and the start point; then all three.
+    assert Stages(three, "continue").most_frozen == 5 + 3
+    assert Stages(three[1:], "continue").most_frozen == 3
+    assert in_full(6, 400).most_frozen == 0
+
+
+def test_finals_that_go_on_have_what_the_rungs_saved() -> None:
+    again, on = (for_budget(36_000, promotion=how) for how in ("restart", "continue"))
+    assert on.rungs[:-1] == again.rungs[:-1]
+    assert again.cost() <= on.cost() <= 36_000 and on.cost() > 35_990
+    assert on.final.examples > again.final.examples
+    fixed = for_budget(36_000, promotion="continue", examples=20_000)
+    assert fixed.final.examples == 20_000
 
 
 def test_stages_are_told_in_words() -> None:

@@ -8,7 +8,8 @@ and scored after 1/27, 1/9, 1/3 of the training and at its end:
 
     annealed   a run of its own for each length, whose rate decays to zero at its end
     decaying   one run, scored on its way while its rate decays towards the end of it
-    averaged   one run at half the rate, constant up to a cool-down; averaged weights are scored
+    averaged   one run at half the rate, constant up to a cool-down; averaged weights are scored,
+               as `--promotion continue` trains
 
 The end is that of the annealed run, which is what a final is. It takes hours; what is done stands
 in `--out`, a line for each configuration, and is not done again.
@@ -30,9 +31,11 @@ from scipy.stats import spearmanr
 from model.config.parse import RunConfig
 from model.data.info import aligned
 from model.training.prepare import ProcessCache, prepare
-from model.training.run import Heartbeat, TrainingRun
+from model.training.progress import Heartbeat
+from model.training.run import TrainingRun
+from model.training.saving import SavePoint, Writer
 from model.training.step import TrainingDiverged
-from tuner.engine.job import GOES_ON
+from tuner.engine.job import GOES_ON, WARMUP
 from tuner.space.space import Space, load_space
 
 HERE = Path(__file__).parent
@@ -57,8 +60,12 @@ class Recorder:
         lengths = [self.examples // part for part in PARTS]
         annealed = [self.run(settings, [length])[0] for length in lengths[:-1]]
         decaying = self.run(settings, lengths)
-        rate = SLOWER * settings["optim.learning_rate"]
-        averaged = self.run({**settings, "optim.learning_rate": rate, **GOES_ON}, lengths)
+        slower = {
+            **GOES_ON,
+            "optim.learning_rate": SLOWER * settings["optim.learning_rate"],
+            "optim.warmup": WARMUP * lengths[0] / lengths[-1],
+        }
+        averaged = self.run({**settings, **slower}, lengths)
         ways = dict(zip(WAYS, ([*annealed, decaying[-1]], decaying, averaged), strict=True))
         return {"number": number, "settings": settings, "scores": ways}
 
@@ -73,13 +80,16 @@ class Recorder:
         config: RunConfig = self.space.config(settings, None, budget)
         prepared = prepare(config, self.space.task_set, data=self.data, cache=self.cache)
         with tempfile.TemporaryDirectory() as place:
-            run = Unsaved(prepared, Path(place), None, print)
+            run = TrainingRun(prepared, Path(place), None, print)
+            run.writer = Nowhere(background=False)
             run.start_fresh()
             run.begin()
             try:
                 found = list(run.fine_tune(lambda: False, lambda *_: None, Heartbeat(None)))
             except TrainingDiverged:
                 found = []
+            finally:
+                run.close()
         scores = [
             {"overall": each["score"], **{t: own["value"] for t, own in each["tasks"].items()}}
             for each in found
@@ -87,17 +97,19 @@ class Recorder:
         return scores or [{}] * len(points)
 
 
-class Unsaved(TrainingRun):
-    """A run that saves nothing: only its scores are wanted."""
+class Nowhere(Writer):
+    """Of a run that saves nothing: only its scores are wanted."""
 
-    def save(self) -> str:
-        return self._name()
+    def write(self, point: SavePoint) -> None:
+        pass
 
 
 def report(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Spearman's rank correlation of each early score with the end."""
     whole = [line for line in lines if all(all(line["scores"][way]) for way in WAYS)]
     yield f"{len(whole)} configurations; rank correlation with the end of the annealed run"
+    if len(whole) < 3:
+        return  # none that would say anything
     names = list(whole[0]["scores"]["annealed"][-1])
     rows = [["way", "after", *names]]
     for way in WAYS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickletools
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -434,6 +435,7 @@ def test_dry_run_takes_a_step_of_every_shipped_space(
     assert main([*flags, "--data", str(data)]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert "parameter" in said and "the most expensive configuration fits" in said
+    assert re.search(r"examples in all, about (a minute|\d+ minutes|[\d.]+ hours) here", said)
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 

@@ -155,7 +155,7 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
         (variant != "ball", ("smart.start", "smart.stride"), by_variant),
         (variant == "random", ("smart.steps",), by_variant),
         (schedule not in ("sequential", "epoch_round_robin"), ("schedule.order",), by_schedule),
-        (schedule not in BY_EPOCH, ("schedule.epochs",), by_schedule),
+        (schedule not in {*BY_EPOCH, *STAGED}, ("schedule.epochs",), by_schedule),
         (schedule not in STAGED, ("schedule.first", "schedule.first_epochs"), by_schedule),
         (config.head.hidden == 0, ("head.layers",), "head.hidden is 0"),
         (not cross, ("pair.segments",), "no pair is encoded as cross"),

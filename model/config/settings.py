@@ -176,8 +176,8 @@ class ScheduleSettings:
     epochs: Annotated[
         int | None,
         AtLeast(1),
-        "epoch_round_robin, sampled_round_robin, staggered, annealed: epochs that the training is "
-        "divided into, however short; null: an epoch is a pass",
+        "epoch_round_robin, sampled_round_robin, annealed, and those with a first task: epochs "
+        "that the training is divided into, however short; null: an epoch is a pass",
     ] = None
     only: Annotated[
         tuple[str, ...] | None,

@@ -184,11 +184,16 @@ def plan_for_examples(
         raise ValueError(f"the budget must be at least one example, but got {examples}")
     per_batch = _examples_per_batch(plan, batch_sizes)
     if name in STAGED:
-        # A pass over a large first task can be longer than the whole budget. Half is left
-        # for the rest, or a short trial would never see the tasks that it is judged by.
         first = plan.by_size[0] if plan.first is None else plan.first
         one_pass = per_batch[first] * plan.batches[first]
-        first_epochs = min(plan.first_epochs, examples / 2 / one_pass)
+        if plan.parts:
+            # Its epochs, and those after it, are all shorter or longer alike.
+            later = _seen(STAGED[name], replace(plan, epochs=plan.parts), per_batch)
+            first_epochs = plan.first_epochs * examples / (plan.first_epochs * one_pass + later)
+        else:
+            # A pass over a large first task can be longer than the whole budget. Half is left
+            # for the rest, or a short trial would never see the tasks that it is judged by.
+            first_epochs = min(plan.first_epochs, examples / 2 / one_pass)
         left = max(1, math.ceil(examples - first_epochs * one_pass))
         rest = plan_for_examples(STAGED[name], plan, batch_sizes, left)
         return replace(rest, first_epochs=first_epochs)
@@ -197,8 +202,7 @@ def plan_for_examples(
     target = examples + slack
     epochs, enough = 1.0, math.inf
     for _ in range(20):
-        counts = Counter(chain.from_iterable(SCHEDULES[name](replace(plan, epochs=epochs))))
-        seen = sum(per_batch[task] * count for task, count in counts.items())
+        seen = _seen(name, replace(plan, epochs=epochs), per_batch)
         if seen >= target:
             enough = min(enough, epochs)
             if seen <= 1.02 * target + slack:
@@ -207,6 +211,11 @@ def plan_for_examples(
         # one epoch more changes all its chances; it may end on the nearest that is enough.
         epochs *= (target + slack / 2) / seen
     return replace(plan, epochs=epochs if math.isinf(enough) else enough)
+
+
+def _seen(name: str, plan: RoundPlan, per_batch: Sequence[float]) -> float:
+    counts = Counter(chain.from_iterable(SCHEDULES[name](plan)))
+    return sum(per_batch[task] * count for task, count in counts.items())
 
 
 def _examples_per_batch(plan: RoundPlan, batch_sizes: Sequence[int]) -> list[float]:

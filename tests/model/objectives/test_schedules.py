@@ -161,6 +161,18 @@ def test_a_budget_in_examples_is_divided_into_the_parts(name: str, examples: int
         assert sum(a > b for a, b in pairwise(tasks(name, plan))) == 9  # each begins anew
 
 
+@pytest.mark.parametrize("scale", [1, 0.1])
+@pytest.mark.parametrize("name", STAGED)
+def test_a_first_stage_in_parts_keeps_its_share(name: str, scale: float) -> None:
+    sizes, plan = (10, 10, 10), replace(LONG, rows=(200, 9_000, 300), batches=(20, 900, 30))
+    plan = replace(plan, first_epochs=2, parts=10)
+    later = 10 * (200 + 300 + 300 if name == "staggered" else 3 * 300)  # as long as the third
+    whole = 2 * 9_000 + later
+    found = plan_for_examples(name, plan, sizes, round(scale * whole))
+    assert found.first_epochs == pytest.approx(2 * scale)
+    assert found.epochs == pytest.approx(10 * scale, rel=0.1)
+
+
 @pytest.mark.parametrize("name", STAGED)
 def test_a_staged_schedule_starts_with_one_task_alone(name: str) -> None:
     rest = list(SCHEDULES[STAGED[name]](PLAN))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from model.config.settings import RunConfig
-from model.objectives.schedules import JOINT, STAGED
+from model.objectives.schedules import BY_EPOCH, JOINT, STAGED
 from model.tasks.task_set import Task, TaskSet
 
 LORA = tuple(f"encoder.lora_{name}" for name in ("rank", "alpha", "dropout", "targets"))
@@ -155,6 +155,7 @@ def unread(config: RunConfig, tasks: TaskSet) -> Iterator[tuple[str, str]]:
         (variant != "ball", ("smart.start", "smart.stride"), by_variant),
         (variant == "random", ("smart.steps",), by_variant),
         (schedule not in ("sequential", "epoch_round_robin"), ("schedule.order",), by_schedule),
+        (schedule not in {*BY_EPOCH, *STAGED}, ("schedule.epochs",), by_schedule),
         (schedule not in STAGED, ("schedule.first", "schedule.first_epochs"), by_schedule),
         (config.head.hidden == 0, ("head.layers",), "head.hidden is 0"),
         (not cross, ("pair.segments",), "no pair is encoded as cross"),

@@ -173,6 +173,12 @@ class ScheduleSettings:
     epoch_steps: Annotated[
         int | None, AtLeast(1), "uniform, annealed: steps per epoch; null: one pass of everything"
     ] = None
+    epochs: Annotated[
+        int | None,
+        AtLeast(1),
+        "epoch_round_robin, sampled_round_robin, annealed, and those with a first task: epochs "
+        "that the training is divided into, however short; null: an epoch is a pass",
+    ] = None
     only: Annotated[
         tuple[str, ...] | None,
         NAMES_TASKS,

@@ -27,7 +27,8 @@ class RoundPlan:
 
     rows: tuple[int, ...]  # real training rows per task (augmentation not counted)
     batches: tuple[int, ...]  # batches in one pass over each task
-    epochs: float  # may be fractional when the budget is given in examples
+    epochs: float  # passes; may be fractional when the budget is given in examples
+    parts: int | None = None  # epochs that these passes are divided into; None: each pass is one
     seed: int = 0
     order: tuple[int, ...] = ()  # sequential and epoch round robin; a task may come twice
     first: int | None = None  # the task trained alone at first; default: the one with most rows
@@ -47,6 +48,8 @@ class RoundPlan:
             raise ValueError(f"no task may be empty, but got {self.rows} rows, {self.batches}")
         if not 0 < self.epochs < math.inf:
             raise ValueError(f"epochs must be above 0, but got {self.epochs}")
+        if self.parts is not None and self.parts < 1:
+            raise ValueError(f"parts must be 1 or more, but got {self.parts}")
         if not 0 <= self.first_epochs < math.inf:
             raise ValueError(f"first_epochs must be 0 or more, but got {self.first_epochs}")
         if self.order and set(self.order) != set(range(tasks)):
@@ -70,7 +73,7 @@ def sequential(plan: RoundPlan) -> Iterator[Round]:
 
 
 def epoch_round_robin(plan: RoundPlan) -> Iterator[Round]:
-    """In each epoch one pass over each task, one after the other."""
+    """In each epoch one pass over each task, or its share of one, one task after the other."""
     for _, share in _epochs(plan):
         for task in plan.order or range(len(plan.rows)):
             yield from repeat((task,), _part(share, plan.batches[task]))
@@ -89,9 +92,10 @@ def sampled_round_robin(plan: RoundPlan) -> Iterator[Round]:
     largest, *others = plan.by_size
     turns = max((plan.batches[task] for task in others), default=plan.batches[largest])
     for _, share in _epochs(plan):
+        whole = share if plan.parts else 1.0  # an epoch that is cut begins as a whole one does
         for turn in range(_part(share, turns)):
             for task in _all(plan):
-                if task == largest or turn < plan.batches[task]:
+                if task == largest or turn < _part(whole, plan.batches[task]):
                     yield (task,)
 
 
@@ -150,13 +154,16 @@ def rounds_of(name: str, plan: RoundPlan) -> Iterator[Round]:
     return (tuple(plan.numbers[task] for task in round_) for round_ in rounds)
 
 
-ANNEALED_PARTS = 10  # of a run shorter than two epochs
+ANNEALED_PARTS = 10  # of a run shorter than two epochs, unless the plan says how many
 
 # The schedules whose rounds hold several tasks.
 JOINT = frozenset({"batch_round_robin", "simultaneous", "pretrain_then_simultaneous"})
 
 # The schedules that begin with one task alone, and what they go on with.
 STAGED = {"staggered": "sampled_round_robin", "pretrain_then_simultaneous": "simultaneous"}
+
+# The schedules to which it matters where an epoch ends.
+BY_EPOCH = frozenset({"epoch_round_robin", "sampled_round_robin", "staggered", "annealed"})
 
 
 def annealed_probabilities(
@@ -172,16 +179,21 @@ def annealed_probabilities(
 def plan_for_examples(
     name: str, plan: RoundPlan, batch_sizes: Sequence[int], examples: int
 ) -> RoundPlan:
-    """The plan with as many epochs as it takes to see at least `examples`, or a little more."""
+    """The plan with as many passes as it takes to see at least `examples`, or a little more."""
     if examples < 1:
         raise ValueError(f"the budget must be at least one example, but got {examples}")
     per_batch = _examples_per_batch(plan, batch_sizes)
     if name in STAGED:
-        # A pass over a large first task can be longer than the whole budget. Half is left
-        # for the rest, or a short trial would never see the tasks that it is judged by.
         first = plan.by_size[0] if plan.first is None else plan.first
         one_pass = per_batch[first] * plan.batches[first]
-        first_epochs = min(plan.first_epochs, examples / 2 / one_pass)
+        if plan.parts:
+            # Its epochs, and those after it, are all shorter or longer alike.
+            later = _seen(STAGED[name], replace(plan, epochs=plan.parts), per_batch)
+            first_epochs = plan.first_epochs * examples / (plan.first_epochs * one_pass + later)
+        else:
+            # A pass over a large first task can be longer than the whole budget. Half is left
+            # for the rest, or a short trial would never see the tasks that it is judged by.
+            first_epochs = min(plan.first_epochs, examples / 2 / one_pass)
         left = max(1, math.ceil(examples - first_epochs * one_pass))
         rest = plan_for_examples(STAGED[name], plan, batch_sizes, left)
         return replace(rest, first_epochs=first_epochs)
@@ -190,8 +202,7 @@ def plan_for_examples(
     target = examples + slack
     epochs, enough = 1.0, math.inf
     for _ in range(20):
-        counts = Counter(chain.from_iterable(SCHEDULES[name](replace(plan, epochs=epochs))))
-        seen = sum(per_batch[task] * count for task, count in counts.items())
+        seen = _seen(name, replace(plan, epochs=epochs), per_batch)
         if seen >= target:
             enough = min(enough, epochs)
             if seen <= 1.02 * target + slack:
@@ -200,6 +211,11 @@ def plan_for_examples(
         # one epoch more changes all its chances; it may end on the nearest that is enough.
         epochs *= (target + slack / 2) / seen
     return replace(plan, epochs=epochs if math.isinf(enough) else enough)
+
+
+def _seen(name: str, plan: RoundPlan, per_batch: Sequence[float]) -> float:
+    counts = Counter(chain.from_iterable(SCHEDULES[name](plan)))
+    return sum(per_batch[task] * count for task, count in counts.items())
 
 
 def _examples_per_batch(plan: RoundPlan, batch_sizes: Sequence[int]) -> list[float]:
@@ -223,11 +239,14 @@ def _part(share: float, count: int) -> int:
 
 
 def _epochs(plan: RoundPlan) -> Iterator[tuple[int, float]]:
-    """Every epoch from 1 on with its share: 1, and less for a last one that is cut.
+    """Every epoch from 1 on with its share of a pass: 1, and less for a last one that is cut.
 
     A cut epoch is short in every task rather than without its last ones, so that a
-    budget below one epoch still trains all of them.
+    budget below one epoch still trains all of them. Of a plan in parts all have the same share.
     """
+    if plan.parts:
+        yield from ((epoch, plan.epochs / plan.parts) for epoch in range(1, plan.parts + 1))
+        return
     for epoch in range(1, math.ceil(plan.epochs) + 1):
         yield epoch, min(1.0, plan.epochs - (epoch - 1))
 
@@ -241,12 +260,14 @@ def _alone(plan: RoundPlan) -> Iterator[Round]:
 def _drawn(plan: RoundPlan, anneal: float | None) -> Iterator[Round]:
     steps = plan.epoch_steps or sum(plan.batches)
     tasks = len(plan.rows)
-    if anneal is not None and plan.epochs < 2:
+    if anneal is None:
+        plan = replace(plan, parts=None)
+    elif plan.parts or plan.epochs < 2:
         # One epoch has no way to go from the first to the last: anneal over parts of it.
         total = _part(plan.epochs, steps)
-        parts = min(ANNEALED_PARTS, total)
+        parts = min(plan.parts or ANNEALED_PARTS, total)
         steps = -(-total // parts)
-        plan = replace(plan, epochs=total / steps)
+        plan = replace(plan, epochs=total / steps, parts=None)
     for epoch, share in _epochs(plan):
         chances = None
         if anneal is not None:

@@ -26,6 +26,7 @@ def plan_rounds(
         rows=tuple(real[task.name] for task in trained),
         batches=tuple(streams[task.name].per_pass for task in trained),
         epochs=budget.epochs or 1.0,
+        parts=schedule.epochs,
         seed=config.seed,
         order=tuple(place[name] for name in order),
         first=None if schedule.first is None else place.get(schedule.first),

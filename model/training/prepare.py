@@ -139,7 +139,8 @@ def prepare(
     plan, steps = plan_rounds(config, tasks, streams, real)
     for task in untrained(config.schedule.name, plan, steps, tasks):
         warn(f"the budget ends before '{task}' has its first batch; raise budget.examples")
-    if plan.first_epochs < config.schedule.first_epochs and config.schedule.name in STAGED:
+    cut = plan.first_epochs < config.schedule.first_epochs and config.schedule.name in STAGED
+    if cut and config.schedule.epochs is None:  # with it, all epochs are short, as was asked for
         warn(
             f"schedule.first_epochs is cut from {config.schedule.first_epochs:g} to "
             f"{plan.first_epochs:.3g}, half of budget.examples"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from model.cli.exit_code import exit_code
 from model.cli.flags import flags_of, given_for
@@ -15,9 +16,10 @@ from tuner.runs.request import ExecutionOptions
 EXAMPLES = {
     "all": "list",
     "one": "show 004-orders",
-    "run": "run 004-orders --tasks cs224n --data DIR --encoder minilm --scale 0.05 --seeds 3",
-    "go on": "run 004-orders --data DIR --encoder minilm --scale 0.05 --seeds 3 --resume",
+    "run": "run 004-orders --tasks cs224n --data DIR --encoder minilm --examples 9000 --seeds 3",
+    "go on": "run 004-orders --data DIR --encoder minilm --examples 9000 --seeds 3 --resume",
     "again": "table 004-orders",
+    "a row": "ensemble 001-dropout 'Ensemble of five' --out runs/five",
 }
 INTERRUPTED = 130
 
@@ -28,7 +30,7 @@ def make_parser() -> Parser:
     about = "Run a paper's experiment, and set its table beside ours."
     parser = command_parser("study", about, EXAMPLES)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="list | show | run | table"
+        dest="command", required=True, metavar="list | show | run | table | ensemble"
     )
     about = "Tell which studies there are."
     commands.add_parser("list", help=about, description=about)
@@ -43,8 +45,16 @@ def make_parser() -> Parser:
     about = "Set the table of what was trained before."
     table = commands.add_parser("table", help=about, description=about)
     table.add_argument("study", metavar="NAME", help="A shipped study, or a YAML file.")
+    about = "Write a row that was trained as a folder that predict takes."
+    ensemble = commands.add_parser("ensemble", help=about, description=about)
+    ensemble.add_argument("study", metavar="NAME", help="A shipped study, or a YAML file.")
+    ensemble.add_argument("row", metavar="ROW", help="Its label: an ensemble's, or any other.")
+    ensemble.add_argument(
+        "--out", metavar="DIR", type=Path, required=True, help="Folder to write, a new one."
+    )
     for flag in ("name", "storage_path"):
         flags_of(ExecutionOptions)[flag].add_to(table)
+        flags_of(ExecutionOptions)[flag].add_to(ensemble)
     return parser
 
 
@@ -71,6 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
         from tuner.study.run import read_study, run_study
 
     options = ExecutionOptions(**given_for(ExecutionOptions, vars(arguments)))
+    if arguments.command == "ensemble":
+        from tuner.study.write import write_row
+
+        say(write_row(arguments.study, arguments.row, options, arguments.out))
+        return 0
     if arguments.command == "table":
         result = read_study(arguments.study, options)
     else:

@@ -17,7 +17,7 @@ from model.evaluation.scores import Array
 from model.tasks.task_set import TaskSet
 from tuner.runs.folder import model_folder, trial_folder
 from tuner.runs.open import FinishedRun
-from tuner.runs.state import OVERALL, Event, TrialState
+from tuner.runs.state import OVERALL, Event, TrialState, objective_value
 from tuner.scoring.dev_predictions import Answers, DevPredictions, precision_of
 from tuner.scoring.dev_rows import DevRows
 from tuner.study.ensembles import EnsembleMember, ensemble_of
@@ -33,14 +33,20 @@ class Candidate:
     seed: int
     answers: dict[str, Predictions]  # by task; a row may lack some
     entries: dict[str, Event]  # the evaluations that they are from
-    used: dict[str, int] = field(default_factory=dict)  # models of an ensemble
+    lengths: dict[str, int] = field(default_factory=dict)  # of the training, in examples
+    best: dict[str, float] = field(default_factory=dict)  # scores at any evaluation
+    models: dict[str, Path] = field(default_factory=dict)  # that gave the answers
+    weights: dict[str, dict[str, float]] = field(default_factory=dict)  # rows of an ensemble
 
 
 def trials_of(run: FinishedRun, training: Training, search: StudySearch) -> list[TrialState]:
     """The finished trials of one training, one for each seed."""
-    space, point = run.space, dict(search.points()[search.trainings.index(training)])
+    space, point = run.space, search.points()[search.trainings.index(training)]
     known = {parameter.key for parameter in space.parameters}
-    wanted = space.config({key: value for key, value in point.items() if key in known})
+    own = {key: value for key, value in point.items() if key in known}
+    # What the run does not vary it may hold otherwise: then this training is not in it.
+    held = {key: v for key, v in point.items() if key not in {*known, *run.request.set}}
+    wanted = space.config(own, extra=held)
     first = [t for t in run.state.search_trials if space.config(t.settings) == wanted]
     names = {trial.id for trial in first}
     again = [trial for trial in run.state.repeats if trial.of in names]
@@ -79,6 +85,11 @@ def candidates(
                 one = found.setdefault(key, Candidate(*key, {}, {}))
                 one.answers.update({task: answers[task] for task in own})
                 one.entries.update(dict.fromkeys(own, best))
+                one.lengths.update(dict.fromkeys(own, run.request.max_examples or 0))
+                scores = {task: objective_value(trial.best(task) or {}, task) for task in own}
+                one.best.update(scores)
+                model = model_folder(run.folder, trial.id, best["checkpoint"])
+                one.models.update(dict.fromkeys(own, model))
     trained = list(found.values())
     for row in study.rows:
         if row.ensemble is None:
@@ -87,7 +98,8 @@ def candidates(
             members = [EnsembleMember(one.row, one.answers) for one in trained if one.seed == seed]
             made = ensemble_of(row.ensemble, members, tasks, rows.labels)
             if made is not None:
-                found[row.label, seed] = Candidate(row.label, seed, *made)
+                one = Candidate(row.label, seed, made.answers, {}, weights=made.weights)
+                found[row.label, seed] = one
     return list(found.values()), rows
 
 

@@ -21,7 +21,6 @@ from tuner.study.collect import Candidate, dev_predictions
 from tuner.study.reader import Study
 
 RESAMPLES = 300
-PAPER_ROWS = {"sst": 1101, "para": 40429, "sts": 863}  # of the course's dev sets
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Table:
 def compare(study: Study, tasks: TaskSet, found: Sequence[Candidate], rows: DevRows) -> Table:
     goals = tuple(g for g in (*tasks.names, OVERALL) if any(g in row.paper for row in study.rows))
     goals = goals or (*tasks.names, OVERALL)
-    drawn = {goal: _drawn(goal, tasks, found, rows) for goal in goals}
+    drawn = {goal: _drawn(goal, tasks, found, rows, study.dev_rows) for goal in goals}
     cells, comparisons = {}, []
     for goal, of in drawn.items():
         for row in study.rows:
@@ -141,7 +140,13 @@ class _Drawn:
         )
 
 
-def _drawn(goal: str, tasks: TaskSet, found: Sequence[Candidate], rows: DevRows) -> _Drawn:
+def _drawn(
+    goal: str,
+    tasks: TaskSet,
+    found: Sequence[Candidate],
+    rows: DevRows,
+    paper_rows: Mapping[str, int],
+) -> _Drawn:
     """Candidates that lack a task have no overall score, but one of the tasks that they have."""
     wanted = tasks if goal == OVERALL else _only(tasks, goal)
     able = [one for one in found if all(name in one.answers for name in wanted.names)]
@@ -153,7 +158,7 @@ def _drawn(goal: str, tasks: TaskSet, found: Sequence[Candidate], rows: DevRows)
     predictions = dev_predictions(able, wanted, rows.labels)
     values = predictions.grid(wanted).at(0).by(goal)
     resampled = predictions.resampled(wanted, RESAMPLES, 0)
-    shrink = _shrink(wanted, resampled.tasks, rows.labels)
+    shrink = _shrink(wanted, resampled.tasks, rows.labels, paper_rows)
     return _Drawn(goal, by_row, values, resampled.by(goal), shrink)
 
 
@@ -161,12 +166,17 @@ def _only(tasks: TaskSet, name: str) -> TaskSet:
     return TaskSet(tasks.name, tasks.about, (tasks[name],), tasks.origin)
 
 
-def _shrink(tasks: TaskSet, drawn: Mapping[str, Array], labels: Mapping[str, Array]) -> float:
+def _shrink(
+    tasks: TaskSet,
+    drawn: Mapping[str, Array],
+    labels: Mapping[str, Array],
+    paper_rows: Mapping[str, int],
+) -> float:
     """Fewer dev rows than the paper's make more noise than it had: by how much, over all tasks."""
     before = after = 0.0
     for task in tasks:
         slope = float(np.diff(METRICS[task.metric].unit(np.array([0.0, 1.0])))[0])
         variance = float(drawn[task.name].var(axis=1).mean()) * (slope * task.weight) ** 2
         before += variance
-        after += variance * min(1.0, len(labels[task.name]) / PAPER_ROWS.get(task.name, 1))
+        after += variance * min(1.0, len(labels[task.name]) / paper_rows.get(task.name, 1))
     return after / before if before else 1.0

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from model.evaluation.predictions import Predictions
 from model.evaluation.scores import Array, measure, overall_of
 from model.tasks.task_set import Task, TaskSet
-from tuner.runs.state import Event
 from tuner.scoring.ensemble import blend
 from tuner.soup.greedy import ranked
 from tuner.study.reader import OVERALL, Ensemble
@@ -20,15 +19,20 @@ class EnsembleMember:
     answers: Mapping[str, Predictions]  # of the tasks that it was trained on
 
 
+@dataclass(frozen=True)
+class BuiltEnsemble:
+    answers: dict[str, Predictions]  # to every task
+    weights: dict[str, dict[str, float]]  # by task, of its members by their names
+
+
 def ensemble_of(
     how: Ensemble, members: Sequence[EnsembleMember], tasks: TaskSet, labels: Mapping[str, Array]
-) -> tuple[dict[str, Predictions], dict[str, Event], dict[str, int]] | None:
-    """Its answers to every task, no evaluations, and how many models each task has.
+) -> BuiltEnsemble | None:
+    """None where nobody answers a task.
 
-    None where nobody answers a task. Chosen on the very rows that it is scored on, as the papers
-    did: that flatters.
+    Chosen on the very rows that it is scored on, as the papers did: that flatters.
     """
-    answers, used = {}, {}
+    answers, weights = {}, {}
     for task in tasks:
         able = [m for m in members if task.name in m.answers]
         if how.by == OVERALL:  # only a model for all tasks has an overall score
@@ -36,11 +40,13 @@ def ensemble_of(
         if not able:
             return None
         scores = [_score(m, task, tasks, labels, how.by) for m in able]
-        order = [able[place].answers[task.name] for place in ranked(scores)]
+        able = [able[place] for place in ranked(scores)]
+        order = [member.answers[task.name] for member in able]
         chosen = _chosen(how, order, task, labels[task.name])
         answers[task.name] = _blend(how, order, chosen)
-        used[task.name] = len(chosen)
-    return answers, {}, used
+        counts = _weights(how, chosen, len(order))
+        weights[task.name] = {able[n].name: count for n, count in zip(chosen, counts, strict=True)}
+    return BuiltEnsemble(answers, weights)
 
 
 def _score(
@@ -51,11 +57,8 @@ def _score(
 
     if by != OVERALL:
         return value(task)
-    return overall_of([t.metric for t in tasks], [value(t) for t in tasks], _weights(tasks))
-
-
-def _weights(tasks: TaskSet) -> list[float]:
-    return [task.weight for task in tasks]
+    weights = [t.weight for t in tasks]
+    return overall_of([t.metric for t in tasks], [value(t) for t in tasks], weights)
 
 
 def _chosen(
@@ -77,5 +80,9 @@ def _chosen(
 
 
 def _blend(how: Ensemble, order: Sequence[Predictions], chosen: Sequence[int]) -> Predictions:
-    weights = [float(len(order) - place) if how.prior else 1.0 for place in chosen]
+    weights = _weights(how, chosen, len(order))
     return blend(how.rule, [order[place] for place in chosen], weights)
+
+
+def _weights(how: Ensemble, chosen: Sequence[int], models: int) -> list[float]:
+    return [float(models - place) if how.prior else 1.0 for place in chosen]

@@ -1,14 +1,16 @@
 """From a study to searches over fixed points: what each row trains, and the space that holds it.
 
 Rows that differ in what they read or start from (`INPUTS`) are in different searches, as a search
-has one fingerprint of its data. All others of a study are in one.
+has one fingerprint of its data. So are those that differ in length, as all trainings of a search
+are as long, and models of one task, as a search keeps the checkpoints that are best by its
+objective. All others of a study are in one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from model.common.errors import InputError, suggest
 from model.config.settings import RunConfig
@@ -32,6 +34,7 @@ class Training:
     row: str
     task: str | None
     settings: dict[str, Any]  # over what is held
+    examples: int = 1  # at scale 1
 
     @property
     def label(self) -> str:
@@ -45,6 +48,8 @@ class StudySearch:
     name: str  # of its run, after the study's: the same whichever rows are left out
     held: dict[str, Any]
     trainings: tuple[Training, ...]
+    examples: int  # of each, at scale 1
+    task: str | None = None  # that all of them are for
     start: str | None = None  # the label of the training whose model these start from
 
     def points(self) -> list[dict[str, Any]]:
@@ -119,14 +124,14 @@ def expand(
         if missing := [name for name in files_of(row) if name not in files]:
             notes.append(f"'{row.label}' is left out: it needs --file {missing[0]}=PATH")
             continue
-        for training in _trainings(row, tasks, files):
+        for training in _trainings(row, tasks, files, study.examples):
             settings = _shortened(training.settings, share)
             settings = _moved(settings, study.layers, layers)
             trainings.append((row, _rated(replace(training, settings=settings), held, scale)))
     held = dict(_rated(Training("", None, held), {}, scale).settings)
     if faults := list(_faults(tasks, held, trainings)):
         raise InputError(str(study.path), faults)
-    return list(_searches(held, trainings))
+    return list(_searches(held, trainings, study.examples))
 
 
 def _for_encoder(
@@ -162,16 +167,19 @@ def _faults(
             yield f"{row.label}: 'start' names no row; {suggest(row.start, labels)}"
 
 
-def _trainings(row: StudyRow, tasks: TaskSet, files: Mapping[str, str]) -> Iterator[Training]:
+def _trainings(
+    row: StudyRow, tasks: TaskSet, files: Mapping[str, str], usual: int
+) -> Iterator[Training]:
     settings = {
         key: files[value[1:]] if isinstance(value, str) and value.startswith("$") else value
         for key, value in row.settings.items()
     }
     if row.apart is None:
-        yield Training(row.label, None, settings)
+        yield Training(row.label, None, settings, row.length(None) or usual)
         return
     for task in row.apart or tasks.names:
-        yield Training(row.label, task, {**settings, "schedule.only": [task]})
+        own = {**settings, "schedule.only": [task]}
+        yield Training(row.label, task, own, row.length(task) or usual)
 
 
 def files_of(row: StudyRow) -> list[str]:
@@ -180,20 +188,42 @@ def files_of(row: StudyRow) -> list[str]:
 
 
 def _searches(
-    held: dict[str, Any], trainings: Sequence[tuple[StudyRow, Training]]
+    held: dict[str, Any], trainings: Sequence[tuple[StudyRow, Training]], usual: int
 ) -> Iterator[StudySearch]:
-    """Those that start from another come after it."""
-    groups: dict[tuple[str | None, str, str], list[tuple[Training, dict[str, Any]]]] = {}
+    """Those that start from another come after it. The first has no name of its own."""
+    groups: dict[_Group, list[Training]] = {}
     for row, each in trainings:
         inputs = {k: v for k, v in each.settings.items() if k in INPUTS or k.startswith(AUGMENT)}
         rest = replace(each, settings={k: v for k, v in each.settings.items() if k not in inputs})
-        name = "".join(f"-{file}" for file in files_of(row))
-        groups.setdefault((row.start, name, repr(inputs)), []).append((rest, inputs))
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0] is not None, item[0][1] != ""))
-    for (start, name, _), members in ordered:
-        own = {k: v for k, v in held.items() if k not in INPUTS} | members[0][1]
-        whole = name if start is None else f"{name}-from-{start.replace(' ', '-').lower()}"
-        yield StudySearch(whole, own, tuple(each for each, _ in members), start)
+        files = "".join(f"-{file}" for file in files_of(row))
+        key = _Group(row.start, files, each.task, each.examples, tuple(inputs.items()))
+        groups.setdefault(key, []).append(rest)
+    ordered = sorted(groups, key=lambda group: group.place(usual))
+    for group in ordered:
+        own = {k: v for k, v in held.items() if k not in INPUTS} | dict(group.inputs)
+        name, members = group.name(ordered[0]), tuple(groups[group])
+        yield StudySearch(name, own, members, group.examples, group.task, group.start)
+
+
+class _Group(NamedTuple):
+    """What all trainings of a search have in common."""
+
+    start: str | None
+    files: str
+    task: str | None
+    examples: int
+    inputs: tuple[tuple[str, Any], ...]
+
+    def place(self, usual: int) -> tuple[bool, bool, bool, bool]:
+        late = self.start is not None, bool(self.files), self.task is not None
+        return (*late, self.examples != usual)
+
+    def name(self, first: _Group) -> str:
+        """Of its run, after the study's: by what it differs in from the first."""
+        task = "" if self.task == first.task else f"-{self.task or 'all'}"
+        length = "" if self.examples == first.examples else f"-{self.examples}"
+        start = "" if self.start is None else f"-from-{self.start.replace(' ', '-').lower()}"
+        return f"{self.files}{task}{length}{start}"
 
 
 def _rated(training: Training, held: Mapping[str, Any], scale: float) -> Training:

@@ -5,14 +5,17 @@
     tasks: cs224n
     preset: paper-004                # what is held, unless `held` says otherwise
     held: {pair.encoding: bi_concat}
-    examples: 180000                 # of each training at scale 1
+    examples: 180000                 # of a training at scale 1, where its row has no other number
+    dev_rows: {para: 20212}          # of the paper, where they are not those of the course
     against: Sequential              # what the other rows are compared with; else the first
     rows:
       Sequential:
         settings: {schedule.name: sequential}
         paper: {sst: .411, para: .691, sts: .361, overall: .594}
+        paper_also: {peak epoch: 8, time: 1:21 h}    # shown beside ours, as they are written
       Single-task:                   # a model for each task, scored on that task; or of a list
         apart: true
+        examples: {sst: 85000, sts: 60000}           # or one number, for the whole row
         paper: {sst: .511, para: .763, sts: .345}
       From Quora:                    # starts from another row's model
         settings: {schedule.name: uniform}
@@ -44,8 +47,10 @@ FOLDERS = (
     Path(__file__).parents[1] / "studies",  # inside the package when installed
     Path(__file__).parents[2] / "studies",  # beside it in a checkout
 )
-KEYS = {"about", "paper", "tasks", "preset", "held", "examples", "layers", "against", "rows"}
-ROW_KEYS = {"settings", "paper", "apart", "start", "ensemble"}
+KEYS = {"about", "paper", "tasks", "preset", "held", "layers", "against", "rows"}
+KEYS |= {"examples", "dev_rows"}
+ROW_KEYS = {"settings", "examples", "paper", "paper_also", "apart", "start", "ensemble"}
+DEV_ROWS = {"sst": 1101, "para": 40429, "sts": 863}  # of the course
 OVERALL = "overall"
 
 
@@ -65,10 +70,16 @@ class StudyRow:
     label: str
     settings: dict[str, Any]
     paper: dict[str, float]
+    paper_also: dict[str, str] = field(default_factory=dict)  # what else it reports
+    examples: int | dict[str, int] | None = None  # None, or a task without: the study's
     apart: tuple[str, ...] | None = None  # a model for each of these tasks; (): of all
     start: str | None = None
     ensemble: Ensemble | None = None
     runs: bool = True  # False: the paper quotes it, there is nothing to train
+
+    def length(self, task: str | None) -> int | None:
+        """Examples at scale 1, if they are the row's own."""
+        return self.examples.get(task or "") if isinstance(self.examples, dict) else self.examples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +92,7 @@ class Study:
     examples: int
     rows: tuple[StudyRow, ...]
     against: str
+    dev_rows: dict[str, int] = field(default_factory=lambda: dict(DEV_ROWS))  # of the paper
     layers: int | None = None  # of the encoder that numbers of layers are meant for
     path: Path = field(default=Path(), compare=False)
 
@@ -109,9 +121,10 @@ def parse_study(document: Document) -> Study:
     top.refuse_unknown(KEYS)
     about, paper = top.word("about") or "", top.word("paper") or ""
     tasks = top.word("tasks", "cs224n") or "cs224n"
-    examples = top.number("examples", 0.0)
-    if not examples or examples != int(examples):
+    examples = _whole(top.data.get("examples"))
+    if examples is None:
         top.fault("'examples' must be a whole number above 0: those of a training in full")
+    dev_rows = _counts(top, "dev_rows")
     layers = top.number("layers", 0.0)
     held = _settings(top, "held")
     if "preset" in top.data:
@@ -134,8 +147,9 @@ def parse_study(document: Document) -> Study:
         paper=paper,
         tasks=tasks,
         held=held,
-        examples=int(examples or 1),
+        examples=examples or 1,
         rows=tuple(good),
+        dev_rows=DEV_ROWS | dev_rows,
         against=str(against),
         layers=int(layers) if layers else None,
         path=document.path,
@@ -166,6 +180,8 @@ def _row(rows: YamlSection, label: Any) -> StudyRow | None:
     row = YamlSection(rows.document, (*rows.key, label), data, rows.faults)
     row.refuse_unknown(ROW_KEYS)
     settings, paper = _settings(row, "settings"), _paper(row)
+    examples = _whole(data.get("examples")) or _counts(row, "examples") or None
+    paper_also = _also(row)
     given = data.get("apart", False)
     apart = () if given is True else tuple(given) if isinstance(given, list) else None
     if (apart is None and given is not False) or not all(isinstance(n, str) for n in apart or ()):
@@ -174,8 +190,10 @@ def _row(rows: YamlSection, label: Any) -> StudyRow | None:
     if start is not None and not isinstance(start, str):
         row.fault(f"'start' must be another row's label, but is {show(start)}", "start")
     ensemble = _ensemble(row) if "ensemble" in data else None
-    if ensemble and (settings or apart is not None or start):
-        row.fault("an ensemble trains nothing: leave out settings, apart and start")
+    if ensemble and (settings or apart is not None or start or examples):
+        row.fault("an ensemble trains nothing: leave out settings, examples, apart and start")
+    if isinstance(examples, dict) and apart is None:
+        row.fault("'examples' of each task are for a row that is 'apart'", "examples")
     runs = bool(ensemble) or "settings" in data or apart is not None or start is not None
     if not runs and not paper:
         row.fault("is empty; give settings, apart, ensemble, or the paper's figures alone")
@@ -185,6 +203,8 @@ def _row(rows: YamlSection, label: Any) -> StudyRow | None:
         label=label,
         settings=settings,
         paper=paper,
+        paper_also=paper_also,
+        examples=examples,
         apart=apart,
         start=start,
         ensemble=ensemble,
@@ -202,6 +222,28 @@ def _paper(row: YamlSection) -> dict[str, float]:
             continue
         values[str(name)] = number
     return values
+
+
+def _also(row: YamlSection) -> dict[str, str]:
+    given = row.data.get("paper_also") or {}
+    if not isinstance(given, dict):
+        row.fault(f"'paper_also' must be a mapping, but is {show(given)}", "paper_also")
+        return {}
+    return {str(name): str(value) for name, value in given.items()}
+
+
+def _whole(value: Any) -> int | None:
+    number = as_number(value)
+    return int(number) if number is not None and number >= 1 and number == int(number) else None
+
+
+def _counts(section: YamlSection, key: str) -> dict[str, int]:
+    """Whole numbers by task."""
+    given = {} if section.data.get(key) is None else section.data[key]
+    found = {str(name): _whole(n) for name, n in given.items()} if isinstance(given, dict) else {}
+    if None in found.values() or not isinstance(given, dict):
+        section.fault(f"'{key}' must be whole numbers above 0, but is {show(given)}", key)
+    return {name: number for name, number in found.items() if number is not None}
 
 
 def _ensemble(row: YamlSection) -> Ensemble | None:

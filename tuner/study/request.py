@@ -36,6 +36,11 @@ class StudyRequest:
     scale: Annotated[
         float, Above(0), AtMost(10), Flag("Share of the paper's training.", WHAT, "X")
     ] = 1.0
+    examples: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Examples of every training, all rows alike.", WHAT, "N", "the paper's times --scale"),
+    ] = None
     seeds: Annotated[int, AtLeast(1), AtMost(50), Flag("Seeds of every row.", WHAT, "N")] = 1
     seed: Annotated[int, AtLeast(0), Flag("The first of them.", WHAT, "N")] = 0
     set: Annotated[

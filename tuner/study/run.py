@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.cli.flags import faults_of
-from model.cli.invocation import command
 from model.common.errors import InputError
 from model.common.files import to_yaml, write_atomic
 from model.common.hub import require_encoder
-from model.modules.encoder import layers_in
-from model.tasks.task_set import TaskSet, load_task_set
-from tuner.runs.folder import run_folder
+from model.tasks.task_set import TaskSet
 from tuner.runs.open import FinishedRun, has_begun, open_run
 from tuner.runs.request import ExecutionOptions
+from tuner.runs.state import OVERALL
 from tuner.runs.storage.remote import fetch_run
-from tuner.runs.storage.storage import without_secrets
 from tuner.search.api import run_search
 from tuner.space.space import load_space
 from tuner.study.collect import candidates, model_of
 from tuner.study.compare import compare
-from tuner.study.grid import StudySearch, expand, files_of
+from tuner.study.grid import StudySearch
+from tuner.study.opened import open_study
+from tuner.study.plan import all_alike, folder_of, length_of, planned, scale_of
 from tuner.study.reader import Study, load_study
 from tuner.study.request import StudyRequest
 from tuner.study.text import study_text
@@ -40,6 +39,8 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
     if faults := faults_of(StudyRequest, vars(request)):
         raise InputError("study", faults)
     study, notes = load_study(name), list[str]()
+    if request.examples is not None:
+        study = all_alike(study, notes)
     tasks, searches = planned(study, request, notes)
     done: list[tuple[StudySearch, FinishedRun]] = []
     complete = True
@@ -63,49 +64,9 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
 
 def read_study(name: str, options: ExecutionOptions) -> StudyResult:
     """The table of what is there, without training anything; all else is in its folders."""
-    study, notes = load_study(name), list[str]()
-    first = folder_of(study, options)
-    if not has_begun(first):
-        remedy = f"train it with {command('study', 'run', name)}"
-        if options.remote is not None:
-            fetch = command("cluster", "fetch", without_secrets(options.remote), first.name)
-            remedy = f"fetch it with {fetch}, and leave --storage-path away"
-        raise InputError(f"study {name}", [f"nothing of it is in {first.parent}; {remedy}"])
-    run = open_run(first)
-    named = {each: "" for row in study.rows for each in files_of(row)}  # read by then
-    request = StudyRequest(
-        tasks=run.tasks.origin,
-        encoder=run.space.encoders[0],
-        file=named,
-        scale=(run.request.max_examples or study.examples) / study.examples,
-    )
-    tasks, searches = planned(study, request, notes)
-    done = []
-    for search in searches:
-        folder = folder_of(study, options, search.name)
-        if has_begun(folder):
-            done.append((search, open_run(folder)))
-    folders = tuple(each.folder for _, each in done)
-    return StudyResult(table_text(study, tasks, done, notes), len(done) == len(searches), folders)
-
-
-def planned(
-    study: Study, request: StudyRequest, notes: list[str]
-) -> tuple[TaskSet, list[StudySearch]]:
-    tasks = load_task_set(request.tasks or study.tasks)
-    layers = layers_in(request.encoder) if study.layers and request.encoder else None
-    share = length_of(study, request) / study.examples
-    return tasks, expand(study, tasks, request.encoder, layers, request.file, notes, share)
-
-
-def length_of(study: Study, request: StudyRequest) -> int:
-    """Examples of a training."""
-    return max(1, round(study.examples * request.scale))
-
-
-def folder_of(study: Study, options: ExecutionOptions, search: str = "") -> Path:
-    """Of the run of one search; the first one has no name of its own."""
-    return run_folder(options.storage_path.absolute(), f"{options.name or study.name}{search}")
+    of = open_study(name, options)
+    folders = tuple(run.folder for _, run in of.done)
+    return StudyResult(table_text(of.study, of.tasks, of.done, of.notes), of.complete, folders)
 
 
 def train_search(
@@ -144,7 +105,8 @@ def train_search(
         set=request.set,
         seed=request.seed,
         num_samples=points,
-        max_examples=length_of(study, request),
+        max_examples=length_of(search, scale_of(study, request)),
+        objectives=(search.task or OVERALL,),
         early_stopping=False,
         sampler="random",
         # Models that others start from, or that can be put together later, are all kept.
@@ -166,8 +128,7 @@ def table_text(
             notes.append(f"'{row.label}' has no finished training")
     if not found:
         return "\n".join([study.paper, "no row has a finished training", *notes])
-    examples = done[0][1].request.max_examples or study.examples
-    return study_text(study, compare(study, tasks, found, rows), found, notes, examples)
+    return study_text(study, compare(study, tasks, found, rows), found, notes)
 
 
 def _start(search: StudySearch, done: Sequence[tuple[StudySearch, FinishedRun]]) -> Path | None:

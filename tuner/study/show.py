@@ -15,7 +15,11 @@ def list_text() -> str:
 def show_text(name: str) -> str:
     study = load_study(name)
     lines = [study.paper, study.about, "", f"tasks     {study.tasks}"]
-    lines += [f"examples  {study.examples:,} a training, at scale 1", "", "rows"]
+    lines += [
+        f"examples  {study.examples:,} a training at scale 1, unless its row says",
+        "",
+        "rows",
+    ]
     for row in study.rows:
         lines += [f"  {row.label}", *(f"    {line}" for line in _row(row))]
     lines += ["", "held", *(f"  {key}: {value}" for key, value in study.held.items())]
@@ -25,6 +29,10 @@ def show_text(name: str) -> str:
 
 def _row(row: StudyRow) -> list[str]:
     lines = [f"{key}: {value}" for key, value in row.settings.items()]
+    if isinstance(row.examples, dict):
+        lines.append("examples: " + ", ".join(f"{k} {n:,}" for k, n in row.examples.items()))
+    elif row.examples:
+        lines.append(f"examples: {row.examples:,}")
     if row.apart is not None:
         lines.append(f"a model for each of {', '.join(row.apart) or 'the tasks'}")
     if row.start:
@@ -37,4 +45,6 @@ def _row(row: StudyRow) -> list[str]:
         lines.append("quoted by the paper: nothing to train")
     if row.paper:
         lines.append("paper: " + ", ".join(f"{k} {short(v)}" for k, v in row.paper.items()))
+    if row.paper_also:
+        lines.append("paper also: " + ", ".join(f"{k} {v}" for k, v in row.paper_also.items()))
     return lines

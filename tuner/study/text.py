@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from model.cli.text import clock, short
 from tuner.scoring.tables import plus, table
@@ -12,14 +12,15 @@ from tuner.study.reader import Study
 
 
 def study_text(
-    study: Study, result: Table, found: Sequence[Candidate], notes: Sequence[str], examples: int
+    study: Study, result: Table, found: Sequence[Candidate], notes: Sequence[str]
 ) -> str:
     lines = [study.paper, study.about, ""]
     lines += _scores(study, result)
     lines += ["", *_trained(study, found)]
     if result.comparisons:
         lines += ["", f"against '{study.against}':", *_differences(result)]
-    told = [f"{examples:,} examples a training; {study.examples:,} at scale 1"]
+    told = [_length(study, found)]
+    told.append("best per task: the highest at any evaluation, which need not be the same one")
     seeds = f"{result.seeds} seeds" if result.seeds > 1 else "one seed"
     rows = ", ".join(f"{name} {count:,}" for name, count in result.rows.items())
     told.append(f"{seeds}; dev rows: {rows}")
@@ -28,6 +29,19 @@ def study_text(
     if any(row.ensemble for row in study.rows):
         told.append("ensembles are chosen on the dev rows that score them, which flatters")
     return "\n".join([*lines, "", *(f"- {line}" for line in (*told, *notes))])
+
+
+def _length(study: Study, found: Sequence[Candidate]) -> str:
+    lengths = {
+        (of, study.row(one.row).length(task) or study.examples)
+        for one in found
+        for task, of in one.lengths.items()
+    }
+    if len(lengths) == 1:
+        ((ours, full),) = lengths
+        return f"{ours:,} examples a training; {full:,} at scale 1"
+    scales = {ours / full for ours, full in lengths}
+    return f"rows as long as the paper's, times {min(scales, default=1):.3g}"
 
 
 def _scores(study: Study, result: Table) -> list[str]:
@@ -48,22 +62,42 @@ def _cell(cell: ScoreCell | None) -> str:
 
 
 def _trained(study: Study, found: Sequence[Candidate]) -> list[str]:
-    """When the best came, how long it took, and scores on training rows; means over seeds."""
+    """When the best came, how long it took, and other scores; means over seeds. The paper's beside
+    it, as it is written there."""
+    header = ["row", "best at", "of", "time", "best per task", "also", "paper also"]
     body = []
     for row in study.rows:
         own = [one for one in found if one.row == row.label]
         if not own:
             continue
         if row.ensemble:
-            used = {task: count for one in own[:1] for task, count in one.used.items()}
+            used = {task: len(of) for one in own[:1] for task, of in one.weights.items()}
             told = ", ".join(f"{task} {count}" for task, count in used.items())
-            body.append([row.label, "-", "-", f"models: {told}"])
+            body.append([row.label, *"----", f"models: {told}", _named(row.paper_also)])
             continue
         entries = [entry for one in own for entry in one.entries.values()]
         at = sum(int(entry["examples"]) for entry in entries) / len(entries)
         seconds = [float(entry.get("seconds") or 0) for entry in entries]
-        body.append([row.label, f"{at:,.0f}", clock(sum(seconds) / len(seconds)), _train(own)])
-    return table(["row", "best at", "time", "also"], body, {"row", "also"}, "") if body else []
+        of = dict.fromkeys(length for one in own for length in one.lengths.values())
+        lengths = " / ".join(f"{length:,}" for length in of)
+        cells = [row.label, f"{at:,.0f}", lengths, clock(sum(seconds) / len(seconds))]
+        body.append([*cells, _best(own), _train(own), _named(row.paper_also)])
+    # A column that nothing is in is left away.
+    shown = [n for n in range(len(header)) if any(line[n] not in ("", "-") for line in body)]
+    cut = [[line[n] for n in shown] for line in body]
+    return table([header[n] for n in shown], cut, set(header) - {"best at", "of", "time"}, "")
+
+
+def _named(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _best(own: Sequence[Candidate]) -> str:
+    found: dict[str, list[float]] = {}
+    for one in own:
+        for task, value in one.best.items():
+            found.setdefault(task, []).append(value)
+    return _named({task: short(sum(of) / len(of)) for task, of in found.items()})
 
 
 def _train(own: Sequence[Candidate]) -> str:
@@ -75,7 +109,7 @@ def _train(own: Sequence[Candidate]) -> str:
                 found.setdefault(f"{task} train", []).append(float(of["train_value"]))
             for metric, score in of.get("also", {}).items():
                 found.setdefault(f"{task} {metric}", []).append(float(score["value"]))
-    return ", ".join(f"{name} {short(sum(v) / len(v))}" for name, v in found.items())
+    return _named({name: short(sum(v) / len(v)) for name, v in found.items()})
 
 
 def _differences(result: Table) -> list[str]:

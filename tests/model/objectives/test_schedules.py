@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.objectives.schedules import (
+    BY_EPOCH,
     JOINT,
     SCHEDULES,
     STAGED,
@@ -39,6 +40,7 @@ def plans(draw: st.DrawFn, tasks: int | None = None) -> RoundPlan:
         rows=draw(st.tuples(*[st.integers(1, 5000)] * count)),
         batches=draw(sizes),
         epochs=draw(st.floats(0.01, 4)),
+        parts=draw(st.none() | st.integers(1, 6)),
         seed=draw(st.integers(0, 9)),
         first=draw(one),
         anchor=draw(one),
@@ -113,6 +115,62 @@ def test_sampled_round_robin_keeps_the_largest_in_turn_even_if_it_is_short() -> 
 
 def test_max_size_cycle_ends_with_the_longest_task() -> None:
     assert tasks("max_size_cycle", PLAN) == [0, 1, 2] * 10
+
+
+# --- epochs that are shorter than a pass, or longer ---------------------------------------------
+
+LONG = replace(PLAN, batches=(20, 50, 30))
+
+
+@pytest.mark.parametrize("name", ["epoch_round_robin", "sampled_round_robin"])
+def test_epochs_a_tenth_as_long_are_as_those_of_a_tenth_of_the_data(name: str) -> None:
+    assert tasks(name, replace(LONG, epochs=0.2, parts=2)) == tasks(name, PLAN)
+
+
+def test_below_one_pass_sequential_and_epoch_round_robin_differ_only_by_parts() -> None:
+    short = replace(LONG, epochs=0.5)
+    assert tasks("sequential", short) == tasks("epoch_round_robin", short)
+    divided = replace(short, parts=5)
+    assert tasks("sequential", divided) == tasks("sequential", short)
+    assert tasks("epoch_round_robin", divided) == ([0] * 2 + [1] * 5 + [2] * 3) * 5
+
+
+def test_annealing_takes_as_many_epochs_as_there_are_parts() -> None:
+    plan = replace(PLAN, epochs=1, epoch_steps=120_000, parts=3, anneal=1.0)
+    drawn = np.array(tasks("annealed", plan)).reshape(3, 40_000)
+    for epoch in range(3):
+        shares = np.bincount(drawn[epoch], minlength=3) / 40_000
+        expected = annealed_probabilities(PLAN.rows, epoch + 1, 3, 1.0)
+        assert np.abs(shares - expected).max() < 0.0125  # five sigma
+
+
+@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - BY_EPOCH))
+def test_to_other_schedules_parts_are_nothing(name: str) -> None:
+    assert list(SCHEDULES[name](replace(LONG, parts=7))) == list(SCHEDULES[name](LONG))
+
+
+@pytest.mark.parametrize("examples", [1_500, 20_000])
+@pytest.mark.parametrize("name", sorted(BY_EPOCH))
+def test_a_budget_in_examples_is_divided_into_the_parts(name: str, examples: int) -> None:
+    rows, sizes = (854, 5_000, 604), (16, 16, 10)
+    plan = RoundPlan(rows=rows, batches=(54, 313, 61), epochs=1, parts=10)
+    plan = plan_for_examples(name, plan, sizes, examples)
+    assert plan.parts == 10
+    assert examples <= examples_of(name, plan, sizes) <= 1.1 * examples + 4 * sum(sizes)
+    if name == "epoch_round_robin":
+        assert sum(a > b for a, b in pairwise(tasks(name, plan))) == 9  # each begins anew
+
+
+@pytest.mark.parametrize("scale", [1, 0.1])
+@pytest.mark.parametrize("name", STAGED)
+def test_a_first_stage_in_parts_keeps_its_share(name: str, scale: float) -> None:
+    sizes, plan = (10, 10, 10), replace(LONG, rows=(200, 9_000, 300), batches=(20, 900, 30))
+    plan = replace(plan, first_epochs=2, parts=10)
+    later = 10 * (200 + 300 + 300 if name == "staggered" else 3 * 300)  # as long as the third
+    whole = 2 * 9_000 + later
+    found = plan_for_examples(name, plan, sizes, round(scale * whole))
+    assert found.first_epochs == pytest.approx(2 * scale)
+    assert found.epochs == pytest.approx(10 * scale, rel=0.1)
 
 
 @pytest.mark.parametrize("name", STAGED)
@@ -210,7 +268,7 @@ def test_any_budget_in_examples_is_reached(
     name: str, plan: RoundPlan, examples: int, size: int
 ) -> None:
     rows = tuple(batches * size for batches in plan.batches)
-    plan = replace(plan, rows=rows)
+    plan = replace(plan, rows=rows, parts=None)  # an epoch has a batch of each task at least
     sizes = (size, size)
     found = plan_for_examples(name, plan, sizes, examples)
     assert examples <= examples_of(name, found, sizes) <= 1.1 * examples + 8 * size
@@ -241,6 +299,7 @@ def test_augmented_batches_are_not_taken_for_real_rows() -> None:
         ({"batches": (0, 1, 1)}, "no task may be empty"),
         ({"epochs": 0}, "epochs must be above 0, but got 0"),
         ({"epochs": math.nan}, "epochs must be above 0, but got nan"),
+        ({"parts": 0}, "parts must be 1 or more, but got 0"),
         ({"first_epochs": -1}, "first_epochs must be 0 or more"),
         ({"order": (0, 1)}, "order must name each of 3 tasks"),
         ({"first": 3}, "first must be one of 3 tasks, but got 3"),

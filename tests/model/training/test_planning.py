@@ -130,10 +130,11 @@ def test_names_become_numbers_in_a_plan() -> None:
         schedule__anchor="similarity",
         schedule__first_epochs=2,
         schedule__epoch_steps=50,
+        schedule__epochs=4,
         seed=9,
     )
     assert (plan.order, plan.first, plan.anchor) == ((2, 0, 1), 1, 2)
-    assert (plan.first_epochs, plan.epoch_steps, plan.seed) == (2, 50, 9)
+    assert (plan.first_epochs, plan.epoch_steps, plan.parts, plan.seed) == (2, 50, 4, 9)
     assert plan.rows == (300, 400, 100)  # real rows only
     assert plan.batches == (22, 40, 15)  # of all 337 of the first
     assert planned("uniform")[1].first is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,13 @@ def row(label: str, **paper: float) -> StudyRow:
 
 
 def seeds_of(label: str, right: float, seeds: int) -> list[Candidate]:
-    return [Candidate(label, s, answers(right, 100 * ord(label) + s), {}) for s in range(seeds)]
+    found = []
+    for seed in range(seeds):
+        entry = {"examples": 4, "seconds": 2.0, "tasks": {"sst": {"train_value": 0.9}}}
+        best = {"sst": 0.4 + 0.2 * seed, "para": 0.7}
+        of = answers(right, 100 * ord(label) + seed)
+        found.append(Candidate(label, seed, of, {"sst": entry}, {"sst": 5}, best))
+    return found
 
 
 def test_a_cell_is_the_mean_over_seeds_and_its_interval_has_both_noises(rows: DevRows) -> None:
@@ -158,13 +166,43 @@ def test_what_is_said_of_a_difference(paper: float | None, ours: float, said: st
 def test_the_table_has_the_papers_figures_beside_ours(rows: DevRows) -> None:
     found = [*seeds_of("a", 0.5, 2), *seeds_of("b", 0.9, 2)]
     study = study_of(row("a", sst=0.5), row("b", sst=0.6), row("c", sst=0.532))
-    text = study_text(study, compare(study, TASKS, found, rows), [], ["a note"], 5)
+    text = study_text(study, compare(study, TASKS, found, rows), found, ["a note"])
     lines = text.splitlines()
     assert lines[3].split() == ["row", "sst", "paper", "sst", "ours"]
     assert lines[4].startswith("a") and ".500" in lines[4] and "±" in lines[4]
     assert lines[6].split() == ["c", ".532", "-"]
     assert "against 'a':" in text and "5 examples a training; 100 at scale 1" in text
     assert lines[-1] == "- a note" and "2 seeds" in text
+
+
+def test_what_else_the_paper_reports_is_beside_ours(rows: DevRows) -> None:
+    found = seeds_of("a", 0.5, 2) + seeds_of("b", 0.9, 2)
+    one, two = row("a", sst=0.5), row("b", sst=0.6)
+    study = study_of(replace(one, paper_also={"best epoch": "8"}), replace(two, examples=200))
+    for each in found[2:]:
+        each.lengths.update(sst=10)
+    text = study_text(study, compare(study, TASKS, found, rows), found, [])
+    header, first, second = next(
+        lines for lines in windows(text.splitlines()) if "best at" in lines[0]
+    )
+    assert header.split("  ")[-1].strip() == "paper also"
+    assert first.endswith("best epoch 8") and " sst .500, para .700" in first
+    assert " 5 " in first and " 10 " in second
+    assert "rows as long as the paper's, times 0.05" in text
+    assert "sst train .900" in first and "0:02" in first
+
+
+def windows(lines: list[str]) -> Iterator[tuple[str, str, str]]:
+    return zip(lines, lines[1:], lines[2:], strict=False)
+
+
+def test_the_papers_own_dev_rows_are_what_its_noise_is_of(rows: DevRows) -> None:
+    found = [*seeds_of("a", 0.5, 1), *seeds_of("b", 0.5, 1)]
+    study = study_of(row("a", para=0.5), row("b", para=0.5))
+    whole = compare(study, TASKS, found, rows).comparisons[0].noise
+    half = replace(study, dev_rows={**study.dev_rows, "para": 20212})
+    ours = compare(half, TASKS, found, rows).comparisons[0].noise
+    assert ours == pytest.approx(whole * math.sqrt(40429 / 20212))
 
 
 # --- ensembles ----------------------------------------------------------------------------------
@@ -184,23 +222,25 @@ def made(how: Ensemble, given: list[EnsembleMember], **more: Any) -> Any:
 
 def test_one_model_by_overall_is_the_best_model() -> None:
     given = members(0.3, 0.9, 0.5)
-    found, _, used = made(Ensemble(models=1), given)
-    assert found == dict(given[1].answers) and set(used.values()) == {1}
+    found = made(Ensemble(models=1), given)
+    assert found.answers == dict(given[1].answers)
+    assert found.weights == {name: {"m1": 1.0} for name in TASKS.names}
 
 
 def test_one_model_for_each_task_is_the_best_of_that_task() -> None:
     given = members(0.3, 0.9, 0.5)
     given[0] = EnsembleMember("sst alone", {"sst": answers(1.0, 7)["sst"]})
-    found, _, _ = made(Ensemble(models=1, by="task"), given)
+    found = made(Ensemble(models=1, by="task"), given).answers
     assert found["sst"] is given[0].answers["sst"] and found["para"] is given[1].answers["para"]
-    found, _, _ = made(Ensemble(models=1), given)  # it has no overall score
+    found = made(Ensemble(models=1), given).answers  # it has no overall score
     assert found["sst"] is given[1].answers["sst"]
 
 
 def test_five_models_vote_by_mode_and_median() -> None:
     given = members(0.4, 0.5, 0.6, 0.7, 0.8, 0.1)
-    found, _, used = made(Ensemble(rule="vote", models=5), given)
-    assert set(used.values()) == {5}
+    five = made(Ensemble(rule="vote", models=5), given)
+    found = five.answers
+    assert [sorted(of) for of in five.weights.values()] == [[f"m{n}" for n in range(5)]] * 3
     values = np.stack([m.answers["sts"].values for m in given[:5]])
     np.testing.assert_allclose(found["sts"].values, np.median(values, axis=0))
     votes = np.stack([m.answers["para"].values for m in given[:5]]).sum(0)
@@ -211,8 +251,9 @@ def test_a_greedy_ensemble_keeps_who_helps_and_no_more_than_asked_for() -> None:
     given = members(0.9, 0.8, 0.7, 0.6, 0.5, 0.0)
     for models in (2, 5):
         how = Ensemble(models=models, by="task", greedy=True, prior=True)
-        found, _, used = made(how, given)
-        assert all(1 <= count <= models for count in used.values())
+        greedy = made(how, given)
+        found = greedy.answers
+        assert all(1 <= len(of) <= models for of in greedy.weights.values())
         for task in TASKS:
             best = max(
                 measure(task.metric, LABELS[task.name], m.answers[task.name].values, task.classes)
@@ -224,7 +265,10 @@ def test_a_greedy_ensemble_keeps_who_helps_and_no_more_than_asked_for() -> None:
 
 def test_prior_weights_count_the_better_more() -> None:
     given = members(0.9, 0.2)
-    found, _, _ = made(Ensemble(models=2, by="task", prior=True), given, tasks=only(TASKS, "sts"))
+    how = Ensemble(models=2, by="task", prior=True)
+    both = made(how, given, tasks=only(TASKS, "sts"))
+    found = both.answers
+    assert both.weights == {"sts": {"m0": 2.0, "m1": 1.0}}
     first, second = (m.answers["sts"].values for m in given)
     np.testing.assert_allclose(found["sts"].values, (2 * first + second) / 3)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from model.common.files import to_yaml
+from model.config.parse import Layer, parse_layers
+from model.objectives.schedules import Round
 from model.tasks.task_set import load_task_set
+from model.training.planning import plan_rounds, walk
+from tests.model.training.test_planning import stream
 from tuner.space.space import load_space
-from tuner.study.grid import expand
-from tuner.study.reader import load_study, shipped_studies
+from tuner.study.grid import StudySearch, expand
+from tuner.study.plan import all_alike, length_of
+from tuner.study.reader import Study, load_study, shipped_studies
 
 CS224N = load_task_set("cs224n")
 
 
 def test_a_study_is_a_space_of_listed_points(tmp_path: Path) -> None:
     study = load_study("001-methods")
-    (part,) = expand(study, CS224N, None, None, {}, [])
+    (part,) = expand(all_alike(study, []), CS224N, None, None, {}, [])
     path = tmp_path / "s.yaml"
     path.write_text(to_yaml(part.space(study, "cs224n")))
     # Its parameters freely combined would not do: surgery with one task a step, for one.
@@ -53,11 +59,63 @@ def test_every_point_of_every_study_is_in_its_space(name: str, tmp_path: Path) -
 
 def test_what_all_rows_agree_on_is_held() -> None:
     study = load_study("004-layers")
-    (part,) = expand(study, CS224N, None, 12, {}, [])
-    space = part.space(study, "cs224n")
-    assert set(space["parameters"]) == {"encoder.train_layers", "schedule.only"}
-    assert len(space["start_from"]) == 36 and space["base"]["head.hidden"] == 0
-    assert [t.label for t in part.trainings[:3]] == ["Layer 0 sst", "Layer 0 para", "Layer 0 sts"]
+    parts = expand(study, CS224N, None, 12, {}, [])
+    assert [(part.name, part.task) for part in parts] == [
+        *(("", "sst"), ("-para-2830000", "para"), ("-sts-60400", "sts"))
+    ]
+    space = parts[1].space(study, "cs224n")
+    assert set(space["parameters"]) == {"encoder.train_layers"}
+    assert len(space["start_from"]) == 12
+    assert space["base"]["head.hidden"] == 0 and space["base"]["schedule.only"] == ["para"]
+    assert [t.label for t in parts[1].trainings[:2]] == ["Layer 0 para", "Layer 1 para"]
+
+
+def test_rows_of_other_lengths_and_models_of_one_task_are_searches_of_their_own() -> None:
+    def found(study: Study) -> list[tuple[str, int, int]]:
+        parts = expand(study, CS224N, None, None, {}, [])
+        return [(part.name, part.examples, len(part.trainings)) for part in parts]
+
+    study, notes = load_study("004-orders"), list[str]()
+    assert found(study) == [
+        ("", 181_000, 1),
+        ("-2976000", 2_976_000, 2),
+        ("-sst-85440", 85_440, 1),
+        ("-para-2830000", 2_830_000, 1),
+        ("-sts-60400", 60_400, 1),
+    ]
+    alike = all_alike(study, notes)
+    assert found(alike) == [
+        *(("", 181_000, 3), ("-sst", 181_000, 1), ("-para", 181_000, 1), ("-sts", 181_000, 1))
+    ]
+    assert notes == ["all rows are as long as each other, which the paper's are not"]
+
+
+def rounds_of(part: StudySearch, scale: float) -> list[tuple[str, list[Round]]]:
+    """Each training: its settings but those of the schedule, and which task trains when."""
+    real, found = {"sst": 8_544, "para": 22_624, "sts": 6_040}, []
+    for point in part.points():
+        budget = {"budget.epochs": None, "budget.examples": length_of(part, scale)}
+        config = parse_layers([Layer(part.held), Layer(point), Layer(budget)], CS224N)
+        sizes = config.batch_sizes(CS224N)
+        streams = {task: stream(real[task], size) for task, size in zip(real, sizes, strict=True)}
+        plan, steps = plan_rounds(config, CS224N, streams, real)
+        walked = islice(walk(config.schedule.name, plan, list(streams.values())), steps)
+        flat = config.to_flat().items()
+        rest = {k: v for k, v in flat if not k.startswith(("schedule.", "budget."))}
+        found.append((f"{part.start} {rest}", [one for one, _ in walked]))
+    return found
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("name", shipped_studies())
+def test_no_two_rows_of_a_short_study_are_the_same_training(name: str, alike: bool) -> None:
+    study = all_alike(load_study(name), []) if alike else load_study(name)
+    parts = expand(study, CS224N, None, None, {}, [], scale := 0.01)
+    if not any("schedule.name" in training.settings for p in parts for training in p.trainings):
+        return  # its rows differ in something else
+    found = [each for part in parts for each in rounds_of(part, scale)]
+    again = [rest for n, (rest, rounds) in enumerate(found) if (rest, rounds) in found[:n]]
+    assert not again
 
 
 def test_rows_that_read_or_start_from_something_else_are_searches_of_their_own() -> None:
@@ -67,8 +125,11 @@ def test_rows_that_read_or_start_from_something_else_are_searches_of_their_own()
         *(("", 7), ("-wiki", 4), ("-wiki256", 1))
     ]
     assert [p.held.get("pretrain.simcse.text") for p in parts] == [None, "/w", "/v"]
-    first, then = expand(load_study("002-sampling"), CS224N, None, None, {}, [])
-    assert (first.start, then.start) == (None, "Quora alone para")
+    first, quora, then = expand(load_study("002-sampling"), CS224N, None, None, {}, [])
+    assert (first.start, quora.start, then.start) == (None, None, "Quora alone para")
+    assert [part.name for part in (first, quora, then)] == [
+        *("", "-para-1000000", "-from-quora-alone-para")
+    ]
     space = then.space(load_study("002-sampling"), "cs224n", "/model")
     assert space["base"]["init_from"] == "/model"
     assert space["parameters"] == {"schedule.name": {"choice": ["uniform"]}}
@@ -93,8 +154,10 @@ def test_a_row_without_its_file_is_left_out_and_told() -> None:
 
 def test_another_encoder_has_rates_and_layers_that_suit_it() -> None:
     notes: list[str] = []
-    (part,) = expand(load_study("000-baselines"), CS224N, "minilm", None, {}, notes)
-    rates = {p.row: p.settings.get("optim.learning_rate") for p in part.trainings}
+    parts = expand(load_study("000-baselines"), CS224N, "minilm", None, {}, notes)
+    trainings = [training for part in parts for training in part.trainings]
+    rates = {each.row: each.settings.get("optim.learning_rate") for each in trainings}
+    part = parts[0]
     assert part.held["optim.learning_rate"] == pytest.approx(2e-4)
     assert rates["Frozen single-task"] == 1e-3  # that of the heads alone
     assert part.held["encoder.pooling"] == "auto"

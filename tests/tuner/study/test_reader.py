@@ -75,6 +75,9 @@ def test_list_and_show_tell_of_every_study() -> None:
     assert "optim.learning_rate: 1e-05" in told
     assert "mean of greedy 7 models by task the better counting more" in show_text("003-ensembles")
     assert "quoted by the paper: nothing to train" in show_text("000-baselines")
+    told = show_text("004-orders")
+    assert "examples: sst 85,440, para 2,830,000, sts 60,400" in told
+    assert "examples: 2,976,000" in told and "paper also: best epoch 8" in told
 
 
 def test_all_faults_of_a_file_are_told_at_once(tmp_path: Path) -> None:
@@ -86,6 +89,8 @@ rows:
   two: {ensemble: {rule: sum, models: 0}, settings: {smart.weight: 1}}
   three: {}
   four: {apart: 3}
+  five: {settings: {}, examples: 0}
+  six: {settings: {}, examples: {sst: 9}, paper_also: fast}
 """
     with pytest.raises(InputError) as told:
         load_study(written(tmp_path, text))
@@ -100,6 +105,9 @@ rows:
         "'models' must be a whole number from 1 on, but is 0",
         "is empty; give settings",
         "'apart' must be true, or a list of tasks, but is 3",
+        "'examples' must be whole numbers above 0, but is 0",
+        "'examples' of each task are for a row that is 'apart'",
+        "'paper_also' must be a mapping, but is 'fast'",
     ):
         assert words in faults
 

@@ -6,13 +6,18 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from model.common.errors import InputError
+from model.tasks.task_set import load_task_set
 from tests.model.cs224n_files import write_cs224n
 from tests.tuner.without_ray import without_ray
+from tuner.predict.predictor import load_predictor
+from tuner.predict.splits import answer_splits
 from tuner.runs.open import open_run
 from tuner.runs.request import ExecutionOptions
+from tuner.soup.ensemble_file import read_ensemble
 from tuner.study.__main__ import main
 from tuner.study.reader import load_study, shipped_studies
 from tuner.study.request import StudyRequest
@@ -32,12 +37,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(name: str, data: Path, storage: Path, *, seeds: int = 1, **more: Any) -> StudyResult:
+def run(
+    name: str, data: Path, storage: Path, *, seeds: int = 1, scale: float = 0, **more: Any
+) -> StudyResult:
     files = {"wiki": "wiki.txt", "wiki256": "wiki.txt", "paraphrases": "paraphrases.csv"}
     request = StudyRequest(
         data=str(data),
         encoder="tiny",
-        scale=EXAMPLES / load_study(name).examples,
+        examples=None if scale else EXAMPLES,
+        scale=scale or 1.0,
         seeds=seeds,
         set={"encoder.max_length": 32},
         file={key: str(data / file) for key, file in files.items()},
@@ -82,6 +90,59 @@ def test_every_row_has_every_seed_and_a_finished_study_trains_nothing_more(
     assert told.text == first.text
     with pytest.raises(InputError, match="--confirm was"):
         run("004-encodings", data, tmp_path, seeds=3, resume=True)
+
+
+def test_rows_are_as_long_as_the_papers_times_the_scale(data: Path, tmp_path: Path) -> None:
+    result = run("002-encodings", data, tmp_path, scale=96e-6)
+    assert [folder.name for folder in result.folders] == [
+        "002-encodings",
+        "002-encodings-sts-120000",
+    ]
+    lengths = [
+        {trial.examples for trial in open_run(folder).state.trials.values()}
+        for folder in result.folders
+    ]
+    assert lengths == [{96}, {16}]  # 12 examples are one batch
+    assert "rows as long as the paper's, times 9.6e-05" in result.text
+    told = read_study("002-encodings", ExecutionOptions(storage_path=tmp_path))
+    assert told.complete and told.text == result.text
+    alike = run("002-encodings", data, tmp_path / "alike")
+    told = read_study("002-encodings", ExecutionOptions(storage_path=tmp_path / "alike"))
+    assert told.complete and told.text == alike.text
+    assert "all rows are as long as each other, which the paper's are not" in told.text
+
+
+def test_a_row_becomes_a_folder_that_predicts(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, storage = "002-ensembles", tmp_path / "runs"
+    result = run(name, data, storage, seeds=2)
+    row = "1 ensemble / 1 task"
+    told = ["ensemble", name, row, "--storage-path", str(storage), "--out", str(tmp_path / "one")]
+    assert main(told) == 0
+    assert f"answers with '{row}'" in capsys.readouterr().out
+    spec = read_ensemble(tmp_path / "one")
+    assert set(spec.parts) == {"sst", "para", "sts"}
+    assert all(1 <= len(part.models) <= 4 for part in spec.parts.values())
+    kept = pq.read_table(tmp_path / "one" / "dev.parquet").to_pylist()
+    before = {(line["task"], line["id"]): line["prediction"] for line in kept}
+    tasks, predictor = load_task_set("cs224n"), load_predictor(tmp_path / "one")
+    again = answer_splits(predictor, tasks, tasks.names, ["dev"], data, print)["dev"]
+    after = {
+        (task, id_): value
+        for task, of in again.items()
+        for id_, value in zip(of.ids, of.predictions.values, strict=True)
+    }
+    assert after == pytest.approx(before, abs=1e-4)
+    for label, models in (("single-task", 3), ("uniform sampling", 1)):
+        assert main([*told[:2], label, *told[3:-1], str(tmp_path / label)]) == 0
+        parts = read_ensemble(tmp_path / label).parts.values()
+        assert len({model for part in parts for model in part.models}) == models
+    assert result.complete
+    capsys.readouterr()
+    assert main(told) == 2 and "is there already" in capsys.readouterr().err
+    assert main([*told[:2], "1 ensembel", *told[3:]]) == 2
+    assert f"did you mean '{row}'" in capsys.readouterr().err
 
 
 def test_the_command_lists_shows_and_tells_what_is_not_there(

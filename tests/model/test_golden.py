@@ -29,6 +29,8 @@ BASE = {
 # Why they were moved:
 # smart-published-bregman  SMART perturbs the output of the embedding layer now, as the published
 #                          packages do, and no longer the word vectors (`smart.at`)
+# cosine-ordinal-staggered a cosine for regression learns its line now, and is no longer mapped
+#                          from [-1, 1] to the labels by a fixed one
 PALS = {"encoder.adapter": "pals", "encoder.adapter_size": 12, "encoder.adapter_heads": 3}
 RUNS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -51,9 +51,6 @@ def share_out(
     `nodes` are the CPUs and GPUs of each machine, as a trial lives on one. A cluster is `elastic`:
     what is asked for may be more than it has now, and is what its autoscaler goes by.
     """
-    if gpus is not None and gpus > 1:
-        why = "a trial trains on one of its GPUs, and the others would idle"
-        raise InputError("resources", [f"--gpus-per-trial is {gpus:g}, but {why}; take 1 or less"])
     if elastic and beyond(total_cpus, total_gpus, concurrent, cpus, gpus):
         return on_demand(concurrent, cpus, gpus, trials)
     faults = []

@@ -219,7 +219,8 @@ class ExecutionOptions:
     gpus_per_trial: Annotated[
         float | None,
         AtLeast(0),
-        Flag("GPUs of a trial; may be a fraction.", WHERE, "X", "1 where there are any"),
+        AtMost(1),  # a trial trains on one, and others would idle
+        Flag("GPUs of a trial: one, or a fraction.", WHERE, "X", "1 where there are any"),
     ] = None
     time_budget_s: Annotated[
         float | None,

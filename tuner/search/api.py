@@ -127,7 +127,7 @@ def run_search(
         address: Ray cluster to run on; "auto" on its head node. None: this machine.
         max_concurrent_trials: Trials at once. None: what fits.
         cpus_per_trial: CPUs of a trial, and its threads. None: an equal share.
-        gpus_per_trial: GPUs of a trial; may be a fraction. None: 1 where there are any.
+        gpus_per_trial: GPUs of a trial: one, or a fraction. None: 1 where there are any.
         time_budget_s: Seconds in all; alone, they decide the search's size. None: no limit.
     """
     raise NotImplementedError  # `only_what_is_given` stands in for this

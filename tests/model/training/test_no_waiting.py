@@ -72,27 +72,41 @@ def run_of(way: dict[str, Any], tasks: TaskSet, out: Path, device: str) -> Train
     return run
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_step_reads_nothing(way: str, tasks: TaskSet, tmp_path: Path) -> None:
-    run = run_of(WAYS[way], tasks, tmp_path, "cpu")
+def reads_nothing(run: TrainingRun) -> None:
     rounds = list(islice(run.prepared.rounds(0), 4))
     with Operations() as counted:
         for tasks_of_round in rounds:
             run.advance(tasks_of_round)
     assert counted.reads == 0
     assert counted.launches > 100
-    with Operations() as counted:
-        run.read()
+    run.read()
     assert run.progress.meter.steps == len(rounds)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_reads_nothing(way: str, tasks: TaskSet, tmp_path: Path) -> None:
+    reads_nothing(run_of(WAYS[way], tasks, tmp_path, "cpu"))
+
+
+@pytest.mark.parametrize("way", ["cosine", "published", "pcgrad"])
+def test_a_step_in_float16_with_its_scaler_reads_nothing(
+    way: str, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU, which users are not allowed to; `meta` knows no autocast."""
+    monkeypatch.setattr("model.training.prepare.precision_on", lambda *_: torch.float16)
+    run = run_of(WAYS[way], tasks, tmp_path, "cpu")
+    assert run.stepper.scaler.is_enabled()
+    reads_nothing(run)
+    assert run.stepper.scaler.state_dict()["_growth_tracker"] > 0  # steps that were taken
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_step_gives_the_host_nothing(
     way: str, tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run = run_of(WAYS[way], tasks, tmp_path, "meta")
     generator = torch.Generator
     monkeypatch.setattr(torch, "Generator", lambda *_: generator())  # `meta` has none
-    run = run_of(WAYS[way], tasks, tmp_path, "meta")
     for tasks_of_round in islice(run.prepared.rounds(0), 2):
         with Operations() as counted:
             run.advance(tasks_of_round)

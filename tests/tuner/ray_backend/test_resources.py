@@ -71,15 +71,6 @@ def test_what_can_never_fit_is_refused(asked: dict[str, Any], message: str) -> N
         share(8, **asked)
 
 
-ONE_GPU = "trains on one of its GPUs, and the others would idle; take 1 or less"
-
-
-@pytest.mark.parametrize("gpus", [1.5, 2, 64])
-def test_more_than_one_gpu_for_a_trial_is_refused(gpus: float) -> None:
-    with pytest.raises(InputError, match=ONE_GPU):
-        share(8, 4, gpus=gpus)
-
-
 @pytest.mark.parametrize(("share_of_gpu", "limited"), [(0.0, []), (0.5, [0.5]), (1.0, [])])
 def test_a_trial_keeps_to_its_part_of_a_gpu(
     share_of_gpu: float, limited: list[float], monkeypatch: pytest.MonkeyPatch
@@ -120,8 +111,3 @@ def test_a_trial_lives_on_one_node() -> None:
     assert share(6, nodes=[(4, 0), (2, 0)], concurrent=3) == Resources(3, 2, 0)
     assert share(4, nodes=[(2, 0), (2, 0)], cpus=2) == Resources(2, 2, 0)
     assert share(3, nodes=[(1, 0), (2, 0)], cpus=2).slots == 1
-
-
-def test_a_gpu_and_a_half_is_refused_of_machines_to_come_as_well() -> None:
-    with pytest.raises(InputError, match=ONE_GPU):
-        share(0, 0, elastic=True, gpus=1.5)

@@ -484,7 +484,9 @@ BAD = {
     "--time-budget-s nan": "--time-budget-s must be a number > 0, but is 'nan'",
     "--max-concurrent-trials 0": "--max-concurrent-trials must be a whole number >= 1",
     "--cpus-per-trial -1": "--cpus-per-trial must be a number > 0, but is '-1'",
-    "--gpus-per-trial -1": "--gpus-per-trial must be a number >= 0, but is '-1'",
+    "--gpus-per-trial -1": "--gpus-per-trial must be a number >= 0 and <= 1, but is '-1'",
+    "--gpus-per-trial 2": "--gpus-per-trial must be a number >= 0 and <= 1, but is '2'",
+    "--gpus-per-trial 1.5 --address auto": "a number >= 0 and <= 1, but is '1.5'",
     "--space defualt": "did you mean 'default'?",
     "--space nowhere.yaml": "no such file",
     "--tasks nothing": "nothing",
@@ -602,7 +604,7 @@ def test_flags_that_are_none_are_told_with_all_else_that_is_wrong_with_the_flags
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [("--cpus-per-trial 5000", "but there are"), ("--gpus-per-trial 64", "GPUs")],
+    [("--cpus-per-trial 5000", "but there are"), ("--gpus-per-trial 1", "GPUs")],
 )
 def test_what_the_machine_lacks_is_refused_and_leaves_nothing(
     ray: None, flags: str, message: str, storage: Path, capsys: pytest.CaptureFixture[str]

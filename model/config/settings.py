@@ -25,7 +25,9 @@ class PerTask:
 NAMES_TASKS = object()  # the value is the name of a task, or a list of them
 
 Pooling = Literal["auto", "cls", "mean", "pooler"]
-SurgeryName = Literal["none", "pcgrad", "upgrad", "mgda", "imtl_g", "aligned_mtl"]
+SurgeryName = Literal[
+    "none", "pcgrad", "cagrad", "nash_mtl", "upgrad", "mgda", "imtl_g", "aligned_mtl"
+]
 PairEncoding = Literal["cross", "concat", "bi_concat", "bi_difference", "cosine"]
 ScheduleName = Literal[
     "sequential",

@@ -126,6 +126,8 @@ def test_every_head_trains(settings: dict[str, Any], tmp_path: Path) -> None:
         {"smart.weight": 1, "smart.every": 2, "smart.bregman": 0.5},
         {"surgery": "pcgrad", "batch.accumulate": 2},
         {"surgery": "upgrad", "loss.smoothing": 0.1},
+        {"surgery": "cagrad"},
+        {"surgery": "nash_mtl"},
         {"surgery": "mgda"},
         {"surgery": "imtl_g"},
         {"surgery": "aligned_mtl", "loss.weighting": "uncertainty"},

@@ -56,7 +56,7 @@ MALFORMED: list[tuple[dict[Any, Any], str]] = [
         "'smart.variant' must be one of published, ball, random, but is 'balls'; "
         "did you mean 'ball'?",
     ),
-    ({"surgery": None}, "'surgery' must be one of none, pcgrad, upgrad, mgda"),
+    ({"surgery": None}, "'surgery' must be one of none, pcgrad, cagrad, nash_mtl"),
     (
         {"optim.betas": [0.9]},
         "'optim.betas' must be a list of 2, each a number >= 0 and < 1, but is [0.9]",

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from model.objectives.aggregators import TORCHJD, WEIGHTINGS
+from model.objectives.aggregators import CAUTION, ON_THE_HOST, WEIGHTINGS
 from model.objectives.surgery import pcgrad as by_gramian
 from model.objectives.surgery import surgery
 
@@ -99,14 +100,56 @@ def test_aligned_mtl_makes_the_principal_directions_alike(seed: int) -> None:
     torch.testing.assert_close(flat(surgery(given, WEIGHTINGS["aligned_mtl"], seed=0)), expected)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tasks", [2, 3, 5])
+def test_cagrad_is_the_best_of_its_ball_for_the_worst_task(tasks: int, seed: int) -> None:
+    matrix = as_matrix(given := gradients(tasks, seed))
+    mean = matrix.mean(0)
+    found = flat(surgery(given, WEIGHTINGS["cagrad"], seed=0)) * (1 + CAUTION) / tasks
+    away, radius = found - mean, CAUTION * mean.norm()
+    assert away.norm().item() == pytest.approx(radius.item())
+    # Optimal: the worst task gains as much as that combination of gradients allows that lies along
+    # the way from the mean. No point of the ball gives any combination more.
+    combination = torch.linalg.lstsq(matrix.T, away[:, None]).solution[:, 0]
+    assert (combination > -1e-6 * combination.max()).all()
+    bound = (combination / combination.sum() @ matrix) @ found
+    torch.testing.assert_close((matrix @ found).min(), bound, rtol=1e-5, atol=1e-6)
+    draw = torch.Generator().manual_seed(seed)
+    others = torch.randn(1000, len(mean), generator=draw, dtype=torch.float64)
+    others = mean + radius * others / others.norm(dim=1, keepdim=True)
+    assert ((others @ matrix.T).min(1).values < (matrix @ found).min()).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tasks", [2, 3, 5])
+def test_nash_mtl_is_the_bargain_of_the_tasks(tasks: int, seed: int) -> None:
+    matrix = as_matrix(given := gradients(tasks, seed))
+    found = flat(surgery(given, WEIGHTINGS["nash_mtl"], seed=0))
+    size = matrix.square().sum(1).mean()
+    weights = torch.linalg.lstsq(matrix.T, found[:, None]).solution[:, 0]
+    torch.testing.assert_close(matrix @ found / size, 1 / weights, rtol=1e-4, atol=1e-6)
+    assert (weights > 0).all()
+
+
+@pytest.mark.parametrize("method", ["cagrad", "nash_mtl"])
+@pytest.mark.parametrize(
+    "rows", [[[1, 0], [-1, 0]], [[0, 0], [0, 0]], [[1, 2], [0, 0]], [[1, 1], [1, 1]]]
+)
+def test_opposed_equal_and_missing_gradients_give_numbers(rows: Any, method: str) -> None:
+    matrix = torch.tensor(rows, dtype=torch.float64)
+    (found,) = surgery([[row] for row in matrix], WEIGHTINGS[method], seed=0)
+    assert found is not None and found.isfinite().all()
+    assert found.norm() <= 3 * matrix.norm() and (matrix @ found > -1e-6).all()
+
+
 @pytest.mark.parametrize("method", WEIGHTINGS)
 def test_gradients_at_right_angles_and_alike_in_size_are_summed(method: str) -> None:
     given: list[list[Tensor | None]] = [[row] for row in torch.eye(3, dtype=torch.float64)]
     (found,) = surgery(given, WEIGHTINGS[method], seed=0)
-    torch.testing.assert_close(found, torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(found, torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", TORCHJD)
+@pytest.mark.parametrize("method", ON_THE_HOST)
 def test_gradients_that_are_no_numbers_stay_none(method: str) -> None:
     """The run looks at the norm and ends as diverged; or float16 leaves the step out."""
     given = gradients(2, 0)

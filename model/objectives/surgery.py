@@ -5,13 +5,14 @@ PCGrad is computed here, on the device; `model.objectives.aggregators` has the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 Gradients = Sequence["Tensor | None"]
 Weigh = Callable[[Tensor, int], Tensor]  # inner products [T, T] and a seed to weights [T]
+AT_ONCE = 2**24  # numbers that are joined into one vector: 64 MB a task
 TINY = torch.finfo(torch.float32).tiny
 
 
@@ -27,30 +28,48 @@ def surgery(gradients: Sequence[Gradients], weigh: Weigh, *, seed: int) -> list[
         raise ValueError("every task needs one gradient (or None) per shared parameter")
     if len(gradients) == 1:
         return list(gradients[0])
-    weights = weigh(_gramian(gradients), seed).unbind()
-    return [_weighted_sum(column, weights) for column in zip(*gradients, strict=True)]
+    return _weighted_sum(gradients, weigh(_gramian(gradients), seed).unbind())
 
 
 def _gramian(gradients: Sequence[Gradients]) -> Tensor:
-    """The tasks' inner products, [T, T], one parameter at a time.
+    """The tasks' inner products, [T, T], of many parameters at a time: few and large operations.
 
     What comes of it is a combination of the tasks' gradients, so these few numbers
-    are all that a method needs, and no gradient is copied or joined.
+    are all that a method needs. Dot products rather than one of matrices, which would be TF32's.
     """
     count = len(gradients)
-    some = next((g for of_task in gradients for g in of_task if g is not None), torch.zeros(1))
-    zero = some.new_zeros(())
-    rows = [[zero] * count for _ in range(count)]
-    for i in range(count):
-        for j in range(i, count):
-            products = [
-                torch.dot(a.flatten(), b.flatten())
-                for a, b in zip(gradients[i], gradients[j], strict=True)
-                if a is not None and b is not None
-            ]
-            if products:
-                rows[i][j] = rows[j][i] = torch.stack(products).sum()
-    return torch.stack([torch.stack(row) for row in rows])
+    pairs = [(i, j) for i in range(count) for j in range(i, count)]
+    products = [
+        torch.stack([torch.dot(joined[i], joined[j]) for i, j in pairs])
+        for joined in _in_groups(gradients)
+    ]
+    if not products:  # nobody has a gradient
+        return torch.zeros(count, count)
+    known = dict(zip(pairs, torch.stack(products).sum(dim=0).unbind(), strict=True))
+    both_ways = [known[min(i, j), max(i, j)] for i in range(count) for j in range(count)]
+    return torch.stack(both_ways).view(count, count)
+
+
+def _in_groups(gradients: Sequence[Gradients]) -> Iterator[list[Tensor]]:
+    """Each task's gradients of some parameters as one vector; a copy of no more than these."""
+    group: list[list[Tensor]] = []
+    size = 0
+    for column in zip(*gradients, strict=True):
+        some = next((gradient for gradient in column if gradient is not None), None)
+        if some is None:
+            continue
+        if group and size + some.numel() > AT_ONCE:
+            yield [_joined(of_task) for of_task in zip(*group, strict=True)]
+            group, size = [], 0
+        group.append([torch.zeros_like(some) if g is None else g for g in column])
+        size += some.numel()
+    if group:
+        yield [_joined(of_task) for of_task in zip(*group, strict=True)]
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    flat = [tensor.flatten() for tensor in tensors]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)
 
 
 def pcgrad(gramian: Tensor, seed: int) -> Tensor:
@@ -72,10 +91,15 @@ def pcgrad(gramian: Tensor, seed: int) -> Tensor:
     return torch.stack(mine).sum(dim=0)
 
 
-def _weighted_sum(column: Gradients, weights: Sequence[Tensor]) -> Tensor | None:
-    total: Tensor | None = None
-    for gradient, weight in zip(column, weights, strict=True):
-        if gradient is None:
+def _weighted_sum(gradients: Sequence[Gradients], weights: Sequence[Tensor]) -> list[Tensor | None]:
+    """Over the tasks, all parameters in one operation."""
+    total: dict[int, Tensor] = {}
+    for of_task, weight in zip(gradients, weights, strict=True):
+        there = {place: gradient for place, gradient in enumerate(of_task) if gradient is not None}
+        if not there:
             continue
-        total = gradient * weight if total is None else total.addcmul_(gradient, weight)
-    return total
+        parts = dict(zip(there, torch._foreach_mul(list(there.values()), weight), strict=True))
+        if again := parts.keys() & total.keys():
+            torch._foreach_add_([total[k] for k in again], [parts[k] for k in again])
+        total = parts | total
+    return [total.get(place) for place in range(len(gradients[0]))]

@@ -97,6 +97,36 @@ def test_an_encoder_with_pals_is_the_formula(task: str, kind: str) -> None:
     assert (found - model(input_ids=ids, attention_mask=mask).last_hidden_state).abs().max() > 0.1
 
 
+@pytest.mark.parametrize(("size", "heads"), [(204, 12), (12, 3), (16, 2)])
+def test_heads_made_wider_for_cuda_give_the_same(
+    size: int, heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    pals = Pals(["one"], 2, 32, size=size, heads=heads).eval()
+    nn.init.normal_(pals.tasks["task_one"].up.weight)  # type: ignore[union-attr,arg-type]
+    hidden, (_, mask) = torch.randn(3, 7, 32), batch()
+    widths: list[int] = []
+    fused = F.scaled_dot_product_attention
+
+    def attend(query: Tensor, *others: Tensor, **options: Any) -> Tensor:
+        widths.append(query.shape[-1])
+        return fused(query, *others, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", attend)
+
+    def answers() -> list[Tensor]:
+        pals.zero_grad()
+        found = pals("one", 1, hidden, mask)
+        found.square().sum().backward()
+        return [found, *(p.grad for p in pals.parameters() if p.grad is not None)]
+
+    plain = answers()
+    monkeypatch.setattr("model.modules.pals.ALIGNED_ON", ("cpu",))
+    for mine, same in zip(answers(), plain, strict=True):
+        torch.testing.assert_close(mine, same, rtol=1e-4, atol=1e-4)
+    assert widths == [size // heads, {17: 24, 4: 8, 8: 8}[size // heads]]
+
+
 @torch.no_grad()
 def test_padding_does_not_reach_the_real_tokens() -> None:
     pals = lively_pals()

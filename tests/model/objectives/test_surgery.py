@@ -157,9 +157,13 @@ def test_gradients_that_are_no_numbers_stay_none(method: str) -> None:
     assert not flat(surgery(given, WEIGHTINGS[method], seed=0)).isfinite().all()
 
 
+@pytest.mark.parametrize("at_once", [1, 13, 2**24])
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("tasks", [2, 3, 5])
-def test_surgery_is_pcgrad(tasks: int, seed: int) -> None:
+def test_surgery_is_pcgrad(
+    tasks: int, seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model.objectives.surgery.AT_ONCE", at_once)
     given = gradients(tasks, seed)
     given[0][1] = None
     expected = pcgrad([flat(gradient) for gradient in given], seed + 100)

@@ -10,20 +10,20 @@ ball       what the formula says: inside a ball of `radius` around every token's
            embedding, found by normalised gradient ascent from a random start.
 random     a random direction of size `radius`, without an inner pass.
 
-The caller's `forward` runs the encoder and head on perturbed embeddings, and reseeds
+The caller's `forward` runs the encoder and heads on perturbed embeddings, and reseeds
 dropout first where the masks are to be those of the clean pass. All terms are means
 over the batch, so their weights do not depend on its size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import add
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from model.common.rng import of_rows
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -68,12 +68,13 @@ BALL_STEP = 1.0
 BALL_STEP_OF_SEVERAL = 0.5
 
 
-def smart_term(
-    forward: Forward,
+def smart_terms(
+    forward: Callable[[Tensor], Sequence[Tensor]],
     embeds: Tensor,
-    clean: Tensor,
+    clean: Sequence[Tensor],
+    draw: Tensor,
     *,
-    kind: str,
+    kinds: Sequence[str],
     share: float = 1.0,
     variant: str = "ball",
     radius: float = 0.01,
@@ -83,10 +84,11 @@ def smart_term(
     steps: int = 1,
     norm: str = "inf",
     scale: Tensor | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """The smoothness term of one batch; `clean` are the outputs of the plain pass.
+) -> list[Tensor]:
+    """The smoothness terms of one or more tasks' batches that share their passes.
 
+    `clean` are the outputs of the plain pass, a tensor a task, and `draw` normal numbers for the
+    embeddings of all. A row's perturbation is found by its own task's divergence: no other has it.
     `noise` (size of the random start) and `step_size` are absolute for `published`
     (1e-5 and 1e-3 by default) and shares of the radius for `ball`. The perturbation
     itself is constant: gradients reach the parameters through the last pass and
@@ -98,20 +100,19 @@ def smart_term(
         raise ValueError(f"no SMART variant is called '{variant}'; known: {', '.join(VARIANTS)}")
     if norm not in NORMS:
         raise ValueError(f"no SMART norm is called '{norm}'; known: {', '.join(NORMS)}")
-    # Drawn before any pass, because `forward` may reseed the global generator.
-    draw = of_rows(
-        embeds.shape,
-        lambda shape: torch.randn(
-            tuple(shape), generator=generator, device=embeds.device, dtype=embeds.dtype
-        ),
-    )
     published = variant == "published"
 
+    def divergences(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> list[Tensor]:
+        return [
+            divergence(kind, mine, target, detach=published)
+            for kind, mine, target in zip(kinds, outputs, targets, strict=True)
+        ]
+
     def gradient(delta: Tensor) -> Tensor:
-        """Of the divergence at embeds + delta, with respect to delta and nothing else."""
+        """Of the divergences at embeds + delta, with respect to delta and nothing else."""
         delta = delta.detach().requires_grad_()
         outputs = forward(embeds.detach() + delta)
-        apart = divergence(kind, outputs, clean.detach(), detach=published)
+        apart = reduce(add, divergences(outputs, [target.detach() for target in clean]))
         if scale is None:
             return torch.autograd.grad(apart * share, delta)[0]
         return torch.autograd.grad(apart * share * scale, delta)[0] / scale
@@ -128,7 +129,7 @@ def smart_term(
         delta = _ball(start, gradient, step_size * radius, steps, norm, radius)
     else:
         delta = _unit(draw, norm) * radius
-    return divergence(kind, forward(embeds + delta), clean, detach=published)
+    return divergences(forward(embeds + delta), clean)
 
 
 def _published(

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from model.common.rng import rng_seed, seed_rng
+from model.common.rng import of_rows, rng_seed, seed_rng
 from model.config.settings import RunConfig
 from model.data.batches import Batch
 from model.modules.device import autocast
@@ -27,7 +28,7 @@ from model.objectives.aggregators import WEIGHTINGS
 from model.objectives.distill import distilled
 from model.objectives.losses import IN_BATCH, make_loss
 from model.objectives.rdrop import rdrop_term
-from model.objectives.smart import bregman_term, smart_term, update_momentum
+from model.objectives.smart import bregman_term, smart_terms, update_momentum
 from model.objectives.surgery import surgery
 from model.objectives.uncertainty import Uncertainty
 from model.training.microbatches import MicroBatch, split_batch
@@ -114,10 +115,11 @@ class Stepper:
         scaled = self._scales_gradients(len(batches))
         apart = operate or scaled
         for together in by_task if apart else [sum(by_task, [])]:
-            if self._fit_together(together):
-                outcomes += self._accumulate_together(together)
-            else:
-                outcomes += self.replicas.run(together, self._accumulate)
+            for group in self._groups(together):
+                if self._fit_together(group):
+                    outcomes += self._accumulate(self.model, group)
+                else:
+                    outcomes += self.replicas.run(group, self._accumulate_one)
             if apart:
                 own = [parameter.grad for parameter in shared]
                 separate.append(self._scaled(together[0].task, own) if scaled else own)
@@ -185,41 +187,57 @@ class Stepper:
             )
         ]
 
-    def _accumulate(self, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:
-        """Add the gradient of one microbatch to those of the model, or of a replica of it."""
-        task, batch, term = microbatch.task, microbatch.batch, None
-        seed_rng(microbatch.seed, batch.labels.device)
-        at = self.config.smart.where
-        point = embedding_module(model.encoder, at) if microbatch.smart else None
+    def _accumulate_one(self, model: MultitaskModel, microbatch: MicroBatch) -> _Outcome:
+        return self._accumulate(model, [microbatch])[0]
+
+    def _accumulate(self, model: MultitaskModel, parts: Sequence[MicroBatch]) -> list[_Outcome]:
+        """Add the gradients of what shares a pass to those of the model, or of a replica of it.
+
+        Several are whole batches, whose shares are 1, and alike in the passes they need. Dropout
+        draws other masks for them than in passes of their own.
+        """
+        first = parts[0]
+        seed_rng(first.seed, first.batch.labels.device)
+        point = embedding_module(model.encoder, self.config.smart.where) if first.smart else None
+        again = terms = before = None
         with autocast(self.device, self.precision):
             with kept(point) as embeds:
-                outputs = model(task, batch)
-            loss, apart = self._loss(model, task, outputs, batch), None
-            if microbatch.rdrop:  # with the masks that come next
-                again = model(task, batch)
-                loss = (loss + self._loss(model, task, again, batch)) / 2
-                apart = rdrop_term(model.tasks[task].kind, outputs, again)
-            objective = loss if self.uncertainty is None else self.uncertainty.factor(task) * loss
-            if apart is not None:
-                objective = objective + self.config.rdrop.weight * apart
+                answers = _answers(model, parts)
+            if first.rdrop:  # with the masks that come next
+                again = _answers(model, parts)
             if point is not None:
-                term = self._smart(model, microbatch, point, embeds[0], outputs)
-                # Scaled by k, every k-th step has the same expectation as every step.
-                weight = self.config.smart.weight * self.config.smart.every
-                objective = objective + weight * term
-            if self.copy is not None and task in self.smart_tasks:
+                terms = self._smart(model, parts, point, embeds[0], answers)
+            if self._has_bregman(first):
+                assert self.copy is not None
                 with torch.no_grad():
-                    before = self.copy(task, batch)
-                behind = bregman_term(self.model.tasks[task].kind, outputs, before)
-                objective = objective + self.bregman * behind
-        self.scaler.scale(objective * (microbatch.share * self.weights[task])).backward()
-        share = microbatch.share
-        return _Outcome(
-            task,
-            loss.detach() * share,
-            objective.detach() * share,
-            None if term is None else term.detach() * share,
-        )
+                    before = _answers(self.copy, parts)
+            outcomes, total = [], None
+            for place, (part, outputs) in enumerate(zip(parts, answers, strict=True)):
+                task, kind = part.task, model.tasks[part.task].kind
+                loss = self._loss(model, task, outputs, part.batch)
+                if again is not None:
+                    loss = (loss + self._loss(model, task, again[place], part.batch)) / 2
+                objective = loss
+                if self.uncertainty is not None:
+                    objective = self.uncertainty.factor(task) * loss
+                if again is not None:
+                    apart = rdrop_term(kind, outputs, again[place])
+                    objective = objective + self.config.rdrop.weight * apart
+                if terms is not None:
+                    # Scaled by k, every k-th step has the same expectation as every step.
+                    weight = self.config.smart.weight * self.config.smart.every
+                    objective = objective + weight * terms[place]
+                if before is not None:
+                    behind = bregman_term(kind, outputs, before[place])
+                    objective = objective + self.bregman * behind
+                weighted = objective * (part.share * self.weights[task])
+                total = weighted if total is None else total + weighted
+                smart = None if terms is None else terms[place].detach() * part.share
+                shown = (loss.detach() * part.share, objective.detach() * part.share)
+                outcomes.append(_Outcome(task, *shown, smart))
+        assert total is not None
+        self.scaler.scale(total).backward()
+        return outcomes
 
     def _loss(self, model: MultitaskModel, task: str, outputs: Tensor, batch: Batch) -> Tensor:
         """By the labels, and by a teacher's answers where there are any."""
@@ -229,68 +247,58 @@ class Stepper:
         name, distill = model.tasks[task].loss, self.config.distill
         return distilled(loss, name, outputs, batch.answers, distill.weight, distill.temperature)
 
-    def _fit_together(self, microbatches: Sequence[MicroBatch]) -> bool:
-        """Whether one pass for all of them is wanted, and nothing speaks against it.
+    def _has_bregman(self, part: MicroBatch) -> bool:
+        return self.copy is not None and part.task in self.smart_tasks
 
-        SMART, R-Drop and Bregman's term have further passes, which go task by task; PALs are of
-        one task; parts of a batch are there to need less memory.
-        """
-        together, auto = self.config.batch.together, self.device.type != "cpu"
-        if not (auto if together == "auto" else together) or len(microbatches) < 2:
+    @property
+    def _joins(self) -> bool:
+        """Whether tasks share their passes. PALs are of one task; parts of a batch save memory."""
+        together = self.config.batch.together
+        wanted = self.device.type != "cpu" if together == "auto" else together
+        return wanted and self.model.pals is None and self.config.batch.accumulate == 1
+
+    def _groups(self, microbatches: list[MicroBatch]) -> list[list[MicroBatch]]:
+        """By the passes that they need, where they are to share them."""
+        if not self._joins:
+            return [microbatches]
+        groups: dict[tuple[bool, ...], list[MicroBatch]] = {}
+        for part in microbatches:
+            needs = (part.smart, part.rdrop, self._has_bregman(part))
+            groups.setdefault(needs, []).append(part)
+        return list(groups.values())
+
+    def _fit_together(self, group: Sequence[MicroBatch]) -> bool:
+        """Whether one pass for all of them is wanted, and not mostly padding."""
+        if not self._joins or len(group) < 2:
             return False
-        if self.model.pals is not None or self.copy is not None or self.config.batch.accumulate > 1:
-            return False
-        shapes = [microbatch.batch.input_ids.shape for microbatch in microbatches]
+        shapes = [part.batch.input_ids.shape for part in group]
         joined = sum(rows for rows, _ in shapes) * max(length for _, length in shapes)
-        if joined > MOST_PADDING * sum(rows * length for rows, length in shapes):
-            return False
-        return not any(microbatch.smart or microbatch.rdrop for microbatch in microbatches)
-
-    def _accumulate_together(self, microbatches: Sequence[MicroBatch]) -> list[_Outcome]:
-        """As `_accumulate`, of all at once; dropout draws other masks than in passes of their own.
-
-        Only where each is a whole batch: their shares are 1.
-        """
-        seed_rng(microbatches[0].seed, self.device)
-        outcomes, total = [], None
-        with autocast(self.device, self.precision):
-            answers = self.model.answer_all([(part.task, part.batch) for part in microbatches])
-            for part, outputs in zip(microbatches, answers, strict=True):
-                task = part.task
-                loss = objective = self._loss(self.model, task, outputs, part.batch)
-                if self.uncertainty is not None:
-                    objective = self.uncertainty.factor(task) * loss
-                weighted = objective * self.weights[task]
-                total = weighted if total is None else total + weighted
-                outcomes.append(_Outcome(task, loss.detach(), objective.detach(), None))
-        assert total is not None
-        self.scaler.scale(total).backward()
-        return outcomes
+        return joined <= MOST_PADDING * sum(rows * length for rows, length in shapes)
 
     def _smart(
         self,
         model: MultitaskModel,
-        microbatch: MicroBatch,
+        parts: Sequence[MicroBatch],
         point: nn.Module,
         embeds: Tensor,
-        outputs: Tensor,
-    ) -> Tensor:
-        smart, task, seed = self.config.smart, microbatch.task, microbatch.seed
+        outputs: Sequence[Tensor],
+    ) -> list[Tensor]:
+        smart = self.config.smart
         published = smart.variant == "published"
 
-        def perturbed(embeds: Tensor) -> Tensor:
+        def perturbed(embeds: Tensor) -> list[Tensor]:
             if smart.shared_masks:
-                seed_rng(seed, self.device)  # the dropout masks of the clean pass again
+                seed_rng(parts[0].seed, self.device)  # the dropout masks of the clean pass again
             with replaced(point, embeds):
-                result: Tensor = model(task, microbatch.batch)
-            return result
+                return _answers(model, parts)
 
-        return smart_term(
+        return smart_terms(
             perturbed,
             embeds,
             outputs,
-            kind=model.tasks[task].kind,
-            share=microbatch.share,
+            _normal(parts, embeds),
+            kinds=[model.tasks[part.task].kind for part in parts],
+            share=parts[0].share,
             variant=smart.variant,
             radius=smart.radius,
             epsilon=smart.epsilon,
@@ -299,7 +307,6 @@ class Stepper:
             steps=smart.steps,
             norm=smart.norm,
             scale=self._loss_scale(),
-            generator=torch.Generator(outputs.device).manual_seed(rng_seed(seed, 1)),
         )
 
     def _loss_scale(self) -> Tensor | None:
@@ -340,6 +347,29 @@ class Stepper:
         """The optimiser's part; left out, on the device, where float16 has overflowed."""
         self.scaler.step(self.optimizer)
         self.scaler.update()
+
+
+def _answers(model: MultitaskModel, parts: Sequence[MicroBatch]) -> list[Tensor]:
+    if len(parts) == 1:
+        return [model(parts[0].task, parts[0].batch)]
+    return model.answer_all([(part.task, part.batch) for part in parts])
+
+
+def _normal(parts: Sequence[MicroBatch], embeds: Tensor) -> Tensor:
+    """Normal numbers for all embeddings, each microbatch's from its own seed: the same alone."""
+    length, width = embeds.shape[1:]
+    drawn = []
+    for part in parts:
+        generator = torch.Generator(embeds.device).manual_seed(rng_seed(part.seed, 1))
+        rows, own = part.batch.input_ids.shape
+        found = of_rows(
+            (rows, own, width),
+            lambda shape, of=generator: torch.randn(  # type: ignore[misc]
+                tuple(shape), generator=of, device=embeds.device, dtype=embeds.dtype
+            ),
+        )
+        drawn.append(F.pad(found, (0, 0, 0, length - own)) if own < length else found)
+    return drawn[0] if len(drawn) == 1 else torch.cat(drawn)
 
 
 def _sum(values: Iterable[Tensor]) -> Tensor:

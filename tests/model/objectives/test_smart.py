@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +16,26 @@ from model.objectives.smart import (
     NORMS,
     VARIANTS,
     divergence,
-    smart_term,
+    smart_terms,
     update_momentum,
 )
 
 KINDS = {"classes": 5, "binary": 1, "regression": 1}
+
+
+def smart_term(
+    forward: Callable[[Tensor], Tensor],
+    embeds: Tensor,
+    clean: Tensor,
+    *,
+    kind: str,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> Tensor:
+    """Of one task."""
+    draw = torch.randn(embeds.shape, generator=generator)
+    (term,) = smart_terms(lambda e: [forward(e)], embeds, [clean], draw, kinds=[kind], **options)
+    return term
 
 
 class Small(nn.Module):

@@ -172,16 +172,58 @@ def test_one_pass_for_all_tasks_is_the_step_of_passes_of_their_own(
 
 
 @pytest.mark.parametrize(
+    ("passes", "settings"),
+    [
+        (3, {"smart": SmartSettings(weight=1.0)}),
+        (3, {"smart": SmartSettings(weight=1.0, at="words", masks="shared", norm="l2")}),
+        (4, {"smart": SmartSettings(weight=1.0, variant="ball", radius=0.1, steps=2)}),
+        (2, {"smart": SmartSettings(weight=1.0, variant="random", radius=0.1)}),
+        (2, {"rdrop": RDropSettings(weight=0.7)}),
+        (2, {"smart": SmartSettings(bregman=1.0)}),  # its copy's too
+        (4, {"smart": SmartSettings(weight=1.0, tasks=("mood", "near"))}),  # `same` by itself
+        (5, {"smart": SmartSettings(weight=1.0, bregman=1.0), "rdrop": RDropSettings(weight=0.7)}),
+    ],
+)
+def test_terms_with_passes_of_their_own_share_these_too(
+    calm: Any, rounds: dict[str, Batch], settings: Any, passes: int
+) -> None:
+    apart, joint = calm(), calm()
+    counted = count_calls(joint.encoder)
+    works = [
+        stepper(apart, weights={"near": 0.5}, **settings),
+        stepper(joint, weights={"near": 0.5}, batch=BatchSettings(together=True), **settings),
+    ]
+    for work in works:  # so that Bregman's term is something
+        for parameter in work.copy.parameters() if work.copy is not None else ():
+            parameter.mul_(1.01)
+    expected, found = (work.take(0, list(rounds.items()), 1.0) for work in works)
+    assert found.losses == pytest.approx(expected.losses, rel=1e-5)
+    assert found.smart == (expected.smart and pytest.approx(expected.smart, rel=1e-4))
+    assert close(gradients(apart), gradients(joint), 1e-5 * expected.gradient_norm)
+    assert len(counted) == passes
+
+
+def test_shared_masks_are_shared_in_one_pass_for_all(calm: Any, rounds: dict[str, Batch]) -> None:
+    smart = SmartSettings(weight=1.0, variant="random", radius=1e-7, masks="shared")
+    for changes, none_left in (({}, True), ({"masks": "anew"}, False)):
+        work = stepper(
+            calm(dropout=0.3),
+            smart=replace(smart, **changes),  # type: ignore[arg-type]
+            batch=BatchSettings(together=True),
+        )
+        term = work.take(0, list(rounds.items()), 1.0).smart
+        assert term is not None and (term < 1e-6) == none_left
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         {"batch": BatchSettings(together=False)},
         {"batch": BatchSettings()},  # on a CPU
         {"batch": BatchSettings(together=True), "surgery": "pcgrad"},
-        {"batch": BatchSettings(together=True), "smart": SmartSettings(weight=1.0)},
-        {"batch": BatchSettings(together=True), "rdrop": RDropSettings(weight=1.0)},
         {"batch": BatchSettings(together=True, accumulate=2)},
     ],
-    ids=["off", "auto", "surgery", "smart", "r-drop", "accumulate"],
+    ids=["off", "auto", "surgery", "accumulate"],
 )
 def test_tasks_have_passes_of_their_own_where_that_is_needed(
     calm: Any, rounds: dict[str, Batch], settings: Any
@@ -228,7 +270,7 @@ def test_equal_batches_of_a_round_have_different_masks(calm: Any, rounds: dict[s
     parts = [
         work._microbatches("mood", rounds["mood"], (0, position), 0)[0] for position in range(3)
     ]
-    assert len({float(work._accumulate(work.model, part).loss) for part in parts}) == 3
+    assert len({float(work._accumulate_one(work.model, part).loss) for part in parts}) == 3
 
 
 def test_seeds_of_different_keys_differ() -> None:

@@ -72,13 +72,15 @@ def cagrad(tasks: int) -> Method:
         from scipy.optimize import minimize
 
         g = _of_size_one(gramian)
-        radius = CAUTION * math.sqrt(max(mean @ g @ mean, 0.0))
 
         def length(w: Array) -> float:
-            return math.sqrt(max(w @ g @ w, 0.0))
+            return math.sqrt(max(float(w @ g @ w), 0.0))
 
         def slope(w: Array) -> Array:
-            return g @ mean + radius * (g @ w) / max(length(w), SMALL)
+            rise: Array = g @ mean + radius * (g @ w) / max(length(w), SMALL)
+            return rise
+
+        radius = CAUTION * length(mean)
 
         found = minimize(
             lambda w: w @ g @ mean + radius * length(w),
@@ -112,7 +114,7 @@ def nash_mtl(tasks: int) -> Method:
         for _ in range(100):
             rise = g @ a - 1 / a
             step = np.linalg.solve(g + np.diag(a**-2), -rise)
-            length = math.sqrt(max(-rise @ step, 0.0))
+            length = math.sqrt(max(float(-rise @ step), 0.0))
             a = a + step / (1 + length if length > 0.25 else 1)
             if length < 1e-10:
                 break

@@ -12,7 +12,9 @@ from torch import Tensor
 
 Gradients = Sequence["Tensor | None"]
 Weigh = Callable[[Tensor, int], Tensor]  # inner products [T, T] and a seed to weights [T]
-AT_ONCE = 2**24  # numbers that are joined into one vector: 64 MB a task
+# Numbers that are joined into one vector, at most: on a GPU 64 MB a task, for the fewest launches.
+# A CPU launches nothing, and there a large copy takes longer than many small products.
+AT_ONCE, AT_ONCE_ON_CPU = 2**24, 2**16
 TINY = torch.finfo(torch.float32).tiny
 
 
@@ -20,7 +22,7 @@ def surgery(gradients: Sequence[Gradients], weigh: Weigh, *, seed: int) -> list[
     """The tasks' gradients of the shared parameters, weighted and summed.
 
     `gradients[task][parameter]`; None stands for zero. Random choices depend on `seed` alone.
-    Every method needs the gradients' inner products only.
+    Every method needs the gradients' inner products only. It is done in place, so they are used up.
     """
     if not gradients:
         raise ValueError("surgery needs the gradients of at least one task")
@@ -58,7 +60,8 @@ def _in_groups(gradients: Sequence[Gradients]) -> Iterator[list[Tensor]]:
         some = next((gradient for gradient in column if gradient is not None), None)
         if some is None:
             continue
-        if group and size + some.numel() > AT_ONCE:
+        most = AT_ONCE_ON_CPU if some.device.type == "cpu" else AT_ONCE
+        if group and size + some.numel() > most:
             yield [_joined(of_task) for of_task in zip(*group, strict=True)]
             group, size = [], 0
         group.append([torch.zeros_like(some) if g is None else g for g in column])
@@ -92,14 +95,13 @@ def pcgrad(gramian: Tensor, seed: int) -> Tensor:
 
 
 def _weighted_sum(gradients: Sequence[Gradients], weights: Sequence[Tensor]) -> list[Tensor | None]:
-    """Over the tasks, all parameters in one operation."""
+    """Over the tasks, all parameters in one operation, in the first tensor of each."""
     total: dict[int, Tensor] = {}
     for of_task, weight in zip(gradients, weights, strict=True):
         there = {place: gradient for place, gradient in enumerate(of_task) if gradient is not None}
-        if not there:
-            continue
-        parts = dict(zip(there, torch._foreach_mul(list(there.values()), weight), strict=True))
-        if again := parts.keys() & total.keys():
-            torch._foreach_add_([total[k] for k in again], [parts[k] for k in again])
-        total = parts | total
+        if there:
+            torch._foreach_mul_(list(there.values()), weight)
+        if again := there.keys() & total.keys():
+            torch._foreach_add_([total[k] for k in again], [there[k] for k in again])
+        total = there | total
     return [total.get(place) for place in range(len(gradients[0]))]

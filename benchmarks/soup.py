@@ -222,8 +222,8 @@ def bench_workers(run: Path, slots: int) -> int:
                 alone, _ = made(copy, None)
             with copy_of(run) as copy:
                 resources = Resources(slots, 1.0, 0.0)
-                with on_workers(resources, shared=True, warn=print) as runner:
-                    seconds, soup = made(copy, runner)
+                with on_workers(resources, shared=True, warn=print) as there:
+                    seconds, soup = made(copy, there.runner)
             told = f"{soup.evaluations:g} evaluations: {alone:.1f} s by the driver alone"
             print(f"{told}, {seconds:.1f} s by {slots} workers ({alone / seconds:.2f} x)")
     return 0

@@ -5,17 +5,12 @@ It answers the training rows, and its answers are soft labels beside the true on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from model.cli.invocation import command
-from model.tasks.task_set import TaskSet, load_task_set
-from tuner.predict.predictor import load_predictor
+from tuner.predict.predictor import AnswerModels, load_predictor
 from tuner.predict.splits import answer_splits, write_split
-from tuner.ray_backend.resources import Resources
-from tuner.ray_backend.staging import Localizer, StagedInput
 from tuner.runs.folder import TEACHER
 from tuner.runs.state import RunState
 from tuner.search.finish import attempt
@@ -44,11 +39,11 @@ def answers_file(run: Path) -> Path:
 
 
 def make_teacher(
-    plan: SearchPlan, soup: SoupRecord, console: SearchConsole, there: Answerer | None = None
+    plan: SearchPlan, soup: SoupRecord, console: SearchConsole, models: AnswerModels | None = None
 ) -> Path | None:
     """The answers of the best ensemble to the training rows; None where that cannot be had.
 
-    `there` answers in place of this process.
+    `models` answer in place of those of this process.
     """
     ensembles = [m for m in soup.methods if m.kind == PREDICTIONS and m.models > 1 and m.folder]
     # Shares of votes are coarse: a student learns more from the mean of probabilities.
@@ -60,57 +55,22 @@ def make_teacher(
         return None
     best = found[0]  # by the cross-fitted score
     console.log(f"distilling {best.told}: it answers the training rows")
-    data = None if plan.data is None else str(plan.data)
-    question = (str(plan.folder), best.name, plan.space.task_set.origin, data)
-    made = attempt(
-        *("teacher", partial(there or answer_training_rows, *question)),
+    return attempt(
+        *("teacher", partial(answer_training_rows, plan, best.name, models)),
         *(command("search", "--resume --distill"), console),
     )
-    return answers_file(plan.folder) if made else None
 
 
 def votes(ensemble: Path) -> bool:
     return any(part.rule == VOTE for part in read_ensemble(ensemble).parts.values())
 
 
-Answerer = Callable[[str, str, str, str | None], bool]
-
-
-def answer_training_rows(run: str, model: str, tasks: str, data: str | None) -> bool:
-    task_set: TaskSet = load_task_set(tasks)
-    predictor = load_predictor(Path(run), model)
-    place = None if data is None else Path(data)
-    names = [task.name for task in task_set]
-    answers = answer_splits(predictor, task_set, names, [SPLIT], place, lambda line: None)
-    out = answers_file(Path(run)).parent
-    out.mkdir(exist_ok=True)
-    write_split(task_set, SPLIT, answers[SPLIT], out)
-    return True
-
-
-class AnswersThere:
-    """The same on a worker that sees the run's folder; the data may have come with `staged`."""
-
-    def __init__(self, staged: Mapping[str, StagedInput]) -> None:
-        self.staged = staged
-
-    def __call__(self, run: str, model: str, tasks: str, data: str | None) -> bool:
-        here = Localizer(self.staged)
-        return answer_training_rows(run, model, here.tasks(tasks), data and here.path(data))
-
-
-def ask_a_worker(
-    resources: Resources, staged: Mapping[str, StagedInput], console: SearchConsole
-) -> Answerer:
-    """One of the cluster's, where a GPU may be."""
-    from tuner.ray_backend.workers import WorkerPool
-
-    def ask(*question: Any) -> bool:
-        one = Resources(1, resources.cpus, resources.gpus)
-        pool = WorkerPool(partial(AnswersThere, dict(staged)), one, console.warn)
-        try:
-            return bool(pool.ask(*question))
-        finally:
-            pool.close()
-
-    return ask
+def answer_training_rows(plan: SearchPlan, model: str, models: AnswerModels | None) -> Path:
+    tasks, predictor = plan.space.task_set, load_predictor(plan.folder, model)
+    names = [task.name for task in tasks]
+    said = (plan.data, lambda line: None)  # of damaged rows the trials have told
+    answers = answer_splits(predictor, tasks, names, [SPLIT], *said, models)
+    file = answers_file(plan.folder)
+    file.parent.mkdir(exist_ok=True)
+    write_split(tasks, SPLIT, answers[SPLIT], file.parent)
+    return file

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from tuner.search import distill
 from tuner.search.background import in_background
 from tuner.search.disk import Need, check_disk, estimate_size, human
 from tuner.search.finish import SearchResult, attempt_soup, finish
-from tuner.search.on_workers import MakeRunner, on_workers
+from tuner.search.on_workers import Workers, on_workers
 from tuner.search.plan import SearchPlan, plan_search
 from tuner.search.signals import Signals, signals
 from tuner.search.study_storage import mirrored_study
@@ -166,7 +167,7 @@ def run(
         if remote:
             remote.bring_home(ledger.state, request.keep)
         stop = stop_signals.raise_if_interrupted
-        if (teacher := teacher_of(plan, resources, staged, console, stop)) is None:
+        if (teacher := teacher_of(plan, resources, console, stop)) is None:
             return None
         return staged | (pack([str(teacher)])[0] if options.address else {})
 
@@ -188,33 +189,41 @@ def run(
     engine.study.finish()
     if remote:
         remote.bring_home(ledger.state, request.keep)
-    with workers(plan, resources, console) as runner:
-        stop = stop_signals.raise_if_interrupted
+    with workers(plan, resources, console) as there:
+        stop, runner = stop_signals.raise_if_interrupted, there.runner if there else None
         return finish(plan, ledger.state, stopped, board, console, stop, runner)
 
 
 def teacher_of(
     plan: SearchPlan,
     resources: Resources,
-    staged: dict[str, StagedInput],
     console: SearchConsole,
     raise_if_interrupted: Callable[[], None],
 ) -> Path | None:
     """The answers of the best ensemble, from a soup of what there is."""
-    with workers(plan, resources, console) as runner:
+    with workers(plan, resources, console) as there:
+        runner = there.runner if there else None
         soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner)
-    shared = plan.options.address is not None and plan.storage is None
-    there = distill.ask_a_worker(resources, staged, console) if shared else None
-    return None if soup is None else distill.make_teacher(plan, soup, console, there)
+    if soup is None:
+        return None
+    with workers(plan, resources, console) as there:  # whose room those of the soup have left
+        models = partial(there.answer, plan.folder) if there else None
+        return distill.make_teacher(plan, soup, console, models)
 
 
 def workers(
     plan: SearchPlan, resources: Resources, console: SearchConsole
-) -> AbstractContextManager[MakeRunner | None]:
-    """Who evaluates averages: on a cluster its workers, on one machine this process."""
+) -> AbstractContextManager[Workers | None]:
+    """Who runs models when trials are done: on a cluster its workers, else this process."""
     if plan.options.address is None:
         return nullcontext()
-    return on_workers(resources, shared=plan.storage is None, warn=console.warn, log=console.log)
+    return on_workers(
+        resources,
+        shared=plan.storage is None,
+        storage=plan.storage,
+        warn=console.warn,
+        log=console.log,
+    )
 
 
 def make_engine(

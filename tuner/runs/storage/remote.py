@@ -24,7 +24,7 @@ from model.common.files import remove_folder
 from model.common.run_files import CONFIG, METRICS, SUMMARY
 from model.common.untrusted import inside
 from model.training.checkpoint import MANIFEST, DamagedCheckpoint, checkpoints_in, verify
-from tuner.runs.folder import LEDGER, RUN, SPACE, TEACHER, TRIALS, read_run, run_folder
+from tuner.runs.folder import LEDGER, MODEL, RUN, SPACE, TEACHER, TRIALS, read_run, run_folder
 from tuner.runs.ledger import parse, read_state
 from tuner.runs.lock import Deposed, start_of
 from tuner.runs.request import ExecutionOptions
@@ -255,6 +255,18 @@ def follow(
 
 
 # --- after the search ---------------------------------------------------------------------------
+
+
+def fetch_model(storage: Storage, checkpoint: str, folder: Path) -> Path:
+    """The model of a checkpoint (trials/<id>/checkpoints/<name>), into `folder`; where it then is.
+
+    Raises StorageLost, and DamagedCheckpoint for one that is not whole.
+    """
+    model = f"{checkpoint}/{MODEL}"
+    for path in (f"{checkpoint}/{MANIFEST}", *storage.files(model)):
+        storage.get(path, inside(folder, path))
+    verify(inside(folder, checkpoint), f"{MODEL}/")
+    return inside(folder, model)
 
 
 def fetch(url: str, name: str, folder: Path, warn: Warn) -> RunState:

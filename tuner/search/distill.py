@@ -11,8 +11,9 @@ from pathlib import Path
 from model.cli.invocation import command
 from tuner.predict.predictor import AnswerModels, load_predictor
 from tuner.predict.splits import answer_splits, write_split
-from tuner.runs.folder import TEACHER
-from tuner.runs.state import RunState
+from tuner.predict.texts import answer_file
+from tuner.runs.folder import TEACHER, TEACHER_TEXTS
+from tuner.runs.state import ANSWERS, RunState
 from tuner.search.finish import attempt
 from tuner.search.plan import SearchPlan
 from tuner.search.terminal import SearchConsole
@@ -22,6 +23,7 @@ from tuner.soup.methods import PREDICTIONS
 from tuner.soup.record import SoupRecord
 
 SPLIT = "train"  # what TEACHER answers
+TEACHER_KEY, TEXT_KEY = ANSWERS
 
 
 def is_due(plan: SearchPlan, state: RunState) -> bool:
@@ -30,18 +32,21 @@ def is_due(plan: SearchPlan, state: RunState) -> bool:
 
 def is_lost(run: Path, state: RunState) -> bool:
     """Whether a run is being taught, and the answers are not there any more."""
-    taught = any(trial.status == "open" for trial in state.distilled)
-    return taught and not answers_file(run).is_file()
+    taught = [trial.settings for trial in state.distilled if trial.status == "open"]
+    files = [run / each[key] for each in taught for key in ANSWERS if key in each]
+    return not all(file.is_file() for file in files)
 
 
-def answers_file(run: Path) -> Path:
-    return run / TEACHER
+def answer_files(run: Path) -> list[str]:
+    return [str(run / name) for name in (TEACHER, TEACHER_TEXTS)]
 
 
 def make_teacher(
     plan: SearchPlan, soup: SoupRecord, console: SearchConsole, models: AnswerModels | None = None
-) -> Path | None:
-    """The answers of the best ensemble to the training rows; None where that cannot be had.
+) -> dict[str, str] | None:
+    """What the best ensemble's student is told: files of its answers, from the run's folder.
+
+    None where that cannot be had.
 
     `models` answer in place of those of this process.
     """
@@ -56,7 +61,7 @@ def make_teacher(
     best = found[0]  # by the cross-fitted score
     console.log(f"distilling {best.told}: it answers the training rows")
     return attempt(
-        *("teacher", partial(answer_training_rows, plan, best.name, models)),
+        *("teacher", partial(write_answers, plan, best.name, models)),
         *(command("search", "--resume --distill"), console),
     )
 
@@ -65,12 +70,17 @@ def votes(ensemble: Path) -> bool:
     return any(part.rule == VOTE for part in read_ensemble(ensemble).parts.values())
 
 
-def answer_training_rows(plan: SearchPlan, model: str, models: AnswerModels | None) -> Path:
+def write_answers(plan: SearchPlan, model: str, models: AnswerModels | None) -> dict[str, str]:
+    """To the training rows, and to texts without labels where some are given."""
     tasks, predictor = plan.space.task_set, load_predictor(plan.folder, model)
     names = [task.name for task in tasks]
     said = (plan.data, lambda line: None)  # of damaged rows the trials have told
     answers = answer_splits(predictor, tasks, names, [SPLIT], *said, models)
-    file = answers_file(plan.folder)
-    file.parent.mkdir(exist_ok=True)
-    write_split(tasks, SPLIT, answers[SPLIT], file.parent)
-    return file
+    out = (plan.folder / TEACHER).parent
+    out.mkdir(exist_ok=True)
+    write_split(tasks, SPLIT, answers[SPLIT], out)
+    told = {TEACHER_KEY: TEACHER}
+    if plan.request.distill_text is not None:
+        answer_file(predictor, Path(plan.request.distill_text), None, out, models)
+        told[TEXT_KEY] = TEACHER_TEXTS
+    return told

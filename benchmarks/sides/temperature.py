@@ -18,7 +18,7 @@ from tuner.scoring.crossfit import halve
 from tuner.scoring.dev_rows import DevRows
 from tuner.soup.combinations import DevScorer
 from tuner.soup.methods import METHODS
-from tuner.soup.several import Member, SeveralEvaluator, members_of
+from tuner.soup.several import RunModel, SeveralEvaluator, members_of
 
 NAMES = ("mean", "greedy ensemble", "picked ensemble")
 SPLITS = 20
@@ -57,8 +57,8 @@ def bench_temperature(run: Path) -> int:
 
 
 def tempered(
-    member: Member, labels: dict[str, Array], rows: dict[str, Array]
-) -> tuple[Member, list[float]]:
+    member: RunModel, labels: dict[str, Array], rows: dict[str, Array]
+) -> tuple[RunModel, list[float]]:
     answers, chosen = dict(member.answers), []
     for task, of in member.answers.items():
         if of.probabilities is not None:

@@ -4,12 +4,15 @@
     python benchmarks/soup.py memory                  # 16 models of the embedded encoder
     python benchmarks/soup.py time runs/default       # a finished search, in a copy
     python benchmarks/soup.py workers runs/default --slots 4
+    python benchmarks/soup.py temperature runs/default
 
-memory  The resident size of a fresh process while it averages 1, 2, ... 16 models, above what it
-        had before the first, as a multiple of one model. The bound is three: the running mean, one
-        ingredient, one model.
+memory  The resident size of a fresh process above what it had before the first model, as a multiple
+        of one: while it averages 1, 2, ... 16 models, while it makes Model Stock of them, and while
+        the runner of a worker makes both and evaluates them. The bound is three: the running mean
+        or the start, one ingredient, one model. What an evaluation takes comes on top.
 time    Seconds of all methods, over those of their evaluations of dev.
 workers Seconds of all methods by the driver alone, and by workers as a cluster has them.
+temperature  What a temperature before averaging adds to ensembles (sides/temperature.py).
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 
 COUNT = 16  # ingredients
 REPEATS = 3
+WORK = ("average", "stock", "worker")
+DEV_ROWS = 200  # of a task
 
 
 def main() -> int:
@@ -49,20 +54,27 @@ def main() -> int:
     inner = commands.add_parser("measure")  # in the fresh process
     inner.add_argument("folder", type=Path)
     inner.add_argument("--count", type=int, default=COUNT)
+    inner.add_argument("--encoder")
+    inner.add_argument("--work", choices=WORK)
     timing = commands.add_parser("time")
     timing.add_argument("run", type=Path)
     workers = commands.add_parser("workers")
     workers.add_argument("run", type=Path)
     workers.add_argument("--slots", type=int, default=2)
+    commands.add_parser("temperature").add_argument("run", type=Path)
     arguments = parser.parse_args()
     if arguments.command is None:
         return bench_memory("minilm", COUNT) or bench_search(COUNT)
     if arguments.command == "memory":
         return bench_memory(arguments.encoder, arguments.count)
     if arguments.command == "measure":
-        return measure(arguments.folder, arguments.count)
+        return measure(arguments.folder, arguments.encoder, arguments.count, arguments.work)
     if arguments.command == "workers":
         return bench_workers(arguments.run, arguments.slots)
+    if arguments.command == "temperature":
+        from sides.temperature import bench_temperature
+
+        return bench_temperature(arguments.run)
     return bench_time(arguments.run)
 
 
@@ -70,17 +82,22 @@ def main() -> int:
 
 
 def bench_memory(encoder: str, count: int) -> int:
+    most = 0.0
     with tempfile.TemporaryDirectory() as folder:
         make_models(Path(folder), encoder, count)
-        for some in sorted({2, count // 2, count}):
-            command = [sys.executable, __file__, "measure", folder, "--count", str(some)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found = json.loads(done.stdout)
-            print(
-                f"{some:>3} ingredients of {found['model'] / 1e6:.0f} MB: "
-                f"{found['above'] / 1e6:.0f} MB above the start, {found['models']:.2f} models"
-            )
-    return 0 if found["models"] <= 3 else 1
+        for work in WORK:
+            for some in sorted({2, count // 2, count}):
+                command = [sys.executable, __file__, "measure", folder, "--count", str(some)]
+                command += ["--encoder", encoder, "--work", work]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                found = json.loads(done.stdout)
+                most = max(most, found["models"] if work != "worker" else 0.0)
+                print(
+                    f"{work:8} {some:>3} ingredients of {found['model'] / 1e6:.0f} MB: "
+                    f"{found['above'] / 1e6:.0f} MB above the start, {found['models']:.2f} models",
+                    flush=True,
+                )
+    return 0 if most <= 3 else 1
 
 
 def make_models(folder: Path, encoder: str, count: int) -> None:
@@ -108,27 +125,59 @@ def make_models(folder: Path, encoder: str, count: int) -> None:
         save_model(folder / f"{number:02d}", model, tokenizer)
 
 
-def measure(folder: Path, count: int) -> int:
+def measure(folder: Path, encoder: str, count: int, work: str) -> int:
     import psutil
     import torch
 
     from model.evaluation.model_folder import read_model
-    from tuner.soup.average import SoupModel, weight_files
-    from tuner.soup.combinations import WEIGHTS, combine
+    from tuner.soup.average import weight_files
+    from tuner.soup.combinations import STOCK, WEIGHTS, combine
+    from tuner.soup.runner import RunnerThere
 
     torch.set_num_threads(1)
     places = sorted(folder.iterdir())[:count]
     size = sum(path.stat().st_size for path in weight_files(places[0]))
     read_model(places[0])  # what is loaded once, whatever is averaged: transformers and its kin
+    runner = RunnerThere(spec_of(places, encoder), {}).local
+    tasks = list(runner.data.rows)  # the dev rows are no model either
+    averages = [combine(WEIGHTS, range(some)) for some in range(1, count + 1)]
+    stock = combine(STOCK, range(count))
     process = psutil.Process()
     start = process.memory_info().rss
     with Peak(process) as peak:
-        soup_model = SoupModel(places, 0, torch.device("cpu"))
-        for some in range(1, len(places) + 1):
-            soup_model.average({"sentiment": combine(WEIGHTS, range(some))})
+        if work == "worker":
+            for combination in (averages[-2], stock, averages[-1]):
+                runner.run(dict.fromkeys(tasks, combination))
+        else:
+            for combination in [stock] if work == "stock" else averages:
+                runner.soup_model.average(dict.fromkeys(tasks, combination))
     above = peak.highest - start
     print(json.dumps({"model": size, "above": above, "models": above / size}))
     return 0
+
+
+def spec_of(places: list[Path], encoder: str) -> EvaluationSpec:
+    """The averages of these models, on a few dev rows of the sample tasks."""
+    from model.config.parse import parse_settings
+    from model.modules.encoder import load_tokenizer
+    from model.tasks.task_set import load_task_set
+    from model.training.inputs import load_inputs
+    from model.training.prepare import fill_in
+    from tuner.soup.runner import EvaluationSpec
+
+    tasks = load_task_set("sample")
+    config = fill_in(parse_settings({"encoder.name": encoder, "budget.eval_rows": DEV_ROWS}, tasks))
+    inputs = load_inputs(config, tasks, None, load_tokenizer(encoder), lambda line: None)
+    return EvaluationSpec(
+        run=str(places[0].parent),
+        models=places,
+        base=0,
+        settings=config.to_flat(),
+        tasks=tasks.origin,
+        data=None,
+        fingerprint=inputs.fingerprint,
+        start=(encoder, None),
+    )
 
 
 class Peak:
@@ -222,8 +271,8 @@ def bench_workers(run: Path, slots: int) -> int:
                 alone, _ = made(copy, None)
             with copy_of(run) as copy:
                 resources = Resources(slots, 1.0, 0.0)
-                with on_workers(resources, shared=True, warn=print) as runner:
-                    seconds, soup = made(copy, runner)
+                with on_workers(resources, shared=True, warn=print) as there:
+                    seconds, soup = made(copy, there.runner)
             told = f"{soup.evaluations:g} evaluations: {alone:.1f} s by the driver alone"
             print(f"{told}, {seconds:.1f} s by {slots} workers ({alone / seconds:.2f} x)")
     return 0

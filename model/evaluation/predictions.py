@@ -48,6 +48,14 @@ class Predictions:
         return cls(values.double().numpy(), None if likely is None else likely.numpy())
 
 
+def join_predictions(parts: Sequence[Predictions]) -> Predictions:
+    """Of parts of one task's rows, in order."""
+    likely = [part.probabilities for part in parts if part.probabilities is not None]
+    values = np.concatenate([part.values for part in parts])
+    names = parts[0].class_names
+    return Predictions(values, np.concatenate(likely) if likely else None, class_names=names)
+
+
 def predictions_table(
     task: str, ids: Sequence[str] | pa.Array, labels: Array | pa.Array, of: Predictions
 ) -> pa.Table:

@@ -33,6 +33,8 @@ SEARCH = (
     "--cpus-per-trial 1 --max-concurrent-trials 2 -v "
     "--set pair.encoding=cross"  # so that all fit together
 )
+# So much cross-fitting that there is work for both machines, however long one takes to start.
+SOUP = "python -m tuner.soup --halvings 12"
 SECRET = "lab-secret"
 # A worker gives its head up after 10 s instead of 60, the head a worker after 5 s instead of 15.
 SOONER = "RAY_gcs_rpc_server_reconnect_timeout_s=10 RAY_health_check_period_ms=1000"
@@ -159,11 +161,11 @@ def is_told_to_end(pid: int) -> bool:
 def soups_on_the_workers(lab: Lab, cluster: str) -> None:
     """The same soup from the start, on two nodes; and once more, while one of them is killed."""
     run = lab.folder / "shared" / "runs" / "shared"
-    # So much cross-fitting that there is work for both, however long one takes to start.
-    command = "cd ~/stockpot && python -m tuner.soup /srv/runs/shared --address auto --halvings 12"
+    command = f"cd ~/stockpot && {SOUP} /srv/runs/shared --address auto"
     (run / "soups").rename(lab.folder / "soups-of-the-search")
     lab.found["soup_said"] = lab.ray("exec", cluster, command)
     lab.found["soup_sums"] = sums_of(run)
+    lab.note(clock_of(run, "two nodes"))
     (run / "soups").rename(lab.folder / "soups-of-two-nodes")
     log = open(lab.folder / "soup.log", "w")
     soup = subprocess.Popen(
@@ -182,6 +184,11 @@ def soups_on_the_workers(lab: Lab, cluster: str) -> None:
     wait_for_workers(lab, cluster, 2)  # the autoscaler starts it again
 
 
+def clock_of(run: Path, who: str) -> str:
+    soup = json.loads((run / "soup" / "soup.json").read_text())
+    return f"a soup of {soup['ran']:g} evaluations by {who} took {soup['seconds']:.1f} s"
+
+
 def sums_of(run: Path) -> dict[str, str]:
     files = ("model.safetensors", "heads.safetensors")
     return {name: sha256_of(run / "soup" / name) for name in files}
@@ -198,6 +205,10 @@ def search_alone(lab: Lab) -> None:
     lab.found["alone"] = curves_of(lab.folder / "alone" / "one")
     lab.found["alone_sums"] = sums_of(lab.folder / "alone" / "one")
     lab.note("searched alone")
+    run = lab.folder / "alone" / "one"
+    (run / "soups").rename(lab.folder / "soups-of-one")
+    subprocess.run(f"{SOUP} {run} --quiet", shell=True, cwd=ROOT, check=True, timeout=PATIENCE)
+    lab.note(clock_of(run, "the driver alone"))
 
 
 def wait_for_workers(lab: Lab, cluster: str, count: int) -> None:

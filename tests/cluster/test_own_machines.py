@@ -54,9 +54,10 @@ def test_averages_are_evaluated_on_the_workers_and_make_the_same_soup(
     assert "averages were evaluated on 10.77.0." in found["shared_said"]
     assert "averages were evaluated on 10.77.0.2, 10.77.0.3" in found["soup_said"]
     assert found["shared_sums"] == found["soup_sums"] == found["alone_sums"]
-    # On S3 nobody shares a folder: the models are sent. And one machine is gone, so the other
-    # does the work of both.
+    # On S3 nobody shares a folder: the worker fetches the models. And one machine is gone, so the
+    # other does the work of both.
     assert "averages were evaluated on 10.77.0." in found["lossy_said"]
+    assert "could not fetch a model" not in found["lossy_said"]
     assert found["lossy_sums"] == found["alone_sums"]
 
 

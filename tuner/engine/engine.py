@@ -26,6 +26,7 @@ from tuner.runs.folder import trial_folder
 from tuner.runs.ledger import Ledger, faults_of
 from tuner.runs.retention import CheckpointStore, surplus, wanted
 from tuner.runs.state import (
+    ANSWERS,
     CONFIRM,
     DEFAULT,
     DISTILLED,
@@ -203,12 +204,12 @@ class Engine:
         settings = self.state.trials[of].settings
         return self._created(None, {}, settings, CONFIRM, seed, of=of, level=level)
 
-    def distill(self, teacher: str) -> None:
-        """The best configuration once more, taught by the answers in this file of the run's."""
+    def distill(self, answers: Mapping[str, str]) -> None:
+        """The best configuration once more, taught by the answers in these files of the run's."""
         best = self.state.best_trial()
         assert best is not None  # whose answers they are
         first = self.state.trials[best.configuration]
-        settings = {**first.settings, "distill.teacher": teacher}
+        settings = {**first.settings, **answers}
         self._created(
             *(None, first.params, settings, DISTILLED, first.seed),
             of=first.id,
@@ -267,7 +268,8 @@ class Engine:
         budget = training_budget(trial, self.stages, self.space.base, len(self.tasks))
         extra = {**self.extra, **budget, "seed": trial.seed}
         if trial.origin == DISTILLED:  # the ledger has it relative to the run, which may move
-            extra["distill.teacher"] = str(self.folder / trial.settings["distill.teacher"])
+            own = [key for key in ANSWERS if key in trial.settings]
+            extra |= {key: str(self.folder / trial.settings[key]) for key in own}
         config = self.space.config(trial.settings, self.tasks, extra)
         alone = self.stages.is_final(trial) and self.stages.final.places == 1
         alone = alone or trial.origin == DISTILLED

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from model.common.errors import InputError, suggest
 from model.common.files import read_yaml
@@ -35,6 +35,42 @@ from tuner.soup.record import SOUP_JSON
 
 Key = tuple[str, str]  # a task, and whatever tells its rows apart
 Texts = Sequence[str] | Sequence[tuple[str, str]]
+
+
+Tokeniser = Callable[[TaskSpec, Any, Any], Tokens]  # task, rows, tokenizer
+
+
+class Question(NamedTuple):
+    """Rows of a task, to one model."""
+
+    folder: Path
+    task: str
+    rows: Any
+    tokens: Tokeniser
+
+
+AnswerModels = Callable[[Sequence[Question]], Iterable[Predictions]]
+
+
+class LastModel:
+    """Whoever asks one model several times in a row has it loaded once."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+
+    def answer(self, question: Question) -> Predictions:
+        folder, name, rows, tokens = question
+        if folder != self.folder:
+            model, self.tokenizer = read_model(folder)
+            self.model, self.folder = model.to(find_device(None)), folder
+        task = self.model.tasks[name]
+        assembler = Assembler.of(self.tokenizer, self.model.spec.max_length)
+        outputs = outputs_of(self.model, name, tokens(task, rows, self.tokenizer), assembler)
+        return Predictions.of_outputs(task, outputs)
+
+
+def answer_here(questions: Sequence[Question]) -> list[Predictions]:
+    return list(map(LastModel().answer, questions))
 
 
 @dataclass(frozen=True)
@@ -67,25 +103,27 @@ class Predictor:
         return task
 
     def answer(
-        self, rows: Mapping[Key, Any], tokens: Callable[[TaskSpec, Any, Any], Tokens]
+        self, rows: Mapping[Key, Any], tokens: Tokeniser, models: AnswerModels | None = None
     ) -> dict[Key, Predictions]:
-        """Of rows in any form that `tokens` (task, rows, tokenizer) understands."""
-        found: dict[Key, dict[Path, Predictions]] = {key: {} for key in rows}
+        """Of rows in any form that `tokens` (task, rows, tokenizer) understands.
+
+        `models` answer in place of those of this process.
+        """
         folders = dict.fromkeys(m for task, _ in rows for m in self.parts[task].models)
-        for folder in folders:
-            model, tokenizer = read_model(folder)
-            model = model.to(find_device(None))
-            assembler = Assembler.of(tokenizer, model.spec.max_length)
-            for key, some in rows.items():
-                if folder in self.parts[key[0]].models:
-                    task = model.tasks[key[0]]
-                    outputs = outputs_of(model, key[0], tokens(task, some, tokenizer), assembler)
-                    found[key][folder] = Predictions.of_outputs(task, outputs)
+        pairs = [(f, key) for f in folders for key in rows if f in self.parts[key[0]].models]
+        questions = [Question(folder, key[0], rows[key], tokens) for folder, key in pairs]
+        found: dict[Key, dict[Path, Predictions]] = {key: {} for key in rows}
+        answers = (models or answer_here)(questions)
+        for (folder, key), answer in zip(pairs, answers, strict=True):
+            found[key][folder] = answer
         return {key: self._blended(key[0], of) for key, of in found.items()}
 
-    def answer_texts(self, texts: Mapping[str, Texts]) -> dict[str, Predictions]:
+    def answer_texts(
+        self, texts: Mapping[str, Texts], models: AnswerModels | None = None
+    ) -> dict[str, Predictions]:
         rows = {(task, ""): some for task, some in texts.items()}
-        return {task: found for (task, _), found in self.answer(rows, rows_from_texts).items()}
+        answers = self.answer(rows, rows_from_texts, models)
+        return {task: found for (task, _), found in answers.items()}
 
     def _blended(self, task: str, of: Mapping[Path, Predictions]) -> Predictions:
         part = self.parts[task]

@@ -22,7 +22,7 @@ from model.evaluation.predictions import (
 from model.modules.multitask import TaskSpec
 from model.tasks.task_set import Task, TaskSet
 from model.training.inputs import Warn
-from tuner.predict.predictor import Predictor
+from tuner.predict.predictor import AnswerModels, Predictor
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ def answer_splits(
     splits: Sequence[str],
     data: Path | None,
     warn: Warn,
+    models: AnswerModels | None = None,
 ) -> dict[str, dict[str, Answered]]:
     """By split and task. Splits that a task file does not have are left out, and named."""
     chosen = [tasks[name] for name in names]
@@ -55,7 +56,7 @@ def answer_splits(
                 told = f"{len(loaded.damaged)} damaged rows, such as {loaded.damaged[0]}"
                 warn(f"{task.name} {split}: skipped {told}")
             tables[task.name, split] = loaded.table
-    predictions = predictor.answer(tables, _tokens)
+    predictions = predictor.answer(tables, _tokens, models)
     found: dict[str, dict[str, Answered]] = {}
     for (name, split), of in predictions.items():
         table = tables[name, split]

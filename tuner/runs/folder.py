@@ -7,7 +7,7 @@
   study.journal    the same as an Optuna study, for others to open
   trials/<id>/     one folder per trial, as `model.train` makes it
   trials.parquet   a row per trial, for notebooks
-  teacher/         the best ensemble's answers to the training rows, with --distill
+  teacher/         the best ensemble's answers to training rows and texts, with --distill
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WORDS = {
 RUN, SPACE, LEDGER, LOCK = "run.yaml", "space.yaml", "ledger.jsonl", "lock"
 JOURNAL, REPORT, TABLE = "study.journal", "report.html", "trials.parquet"
 TRIALS, CHECKPOINTS, MODEL = "trials", "checkpoints", "model"
-TEACHER = "teacher/train.parquet"
+TEACHER, TEACHER_TEXTS = "teacher/train.parquet", "teacher/texts.parquet"
 
 
 def run_folder(storage: Path, name: str) -> Path:

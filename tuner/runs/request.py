@@ -132,13 +132,19 @@ class SearchRequest:
         bool,
         Flag("Train one model more, taught by the best ensemble.", HOW, free=True),
     ] = False
+    distill_text: Annotated[
+        str | None,
+        Flag(
+            "With --distill: texts that it answers too, one a line.", HOW, "FILE", "none", free=True
+        ),
+    ] = None
     keep: Annotated[
         int, AtLeast(1), Flag("Keep the checkpoints of the best K trials.", HOW, "K", free=True)
     ] = 5
 
     def __post_init__(self) -> None:
         # A run may be resumed from another folder, so what is a path must hold there.
-        for name in ("space", "tasks", "data", "encoder"):
+        for name in ("space", "tasks", "data", "encoder", "distill_text"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, settled(name, str(value)))
@@ -163,7 +169,11 @@ def settled(name: str, value: str) -> str:
     from model.tasks.task_set import split_origin  # which --help does not need
 
     whole = split_origin(value)[0] if name == "tasks" else value
-    is_path = name == "data" or whole.endswith((".yaml", ".yml")) or value.startswith(".")
+    is_path = (
+        name in ("data", "distill_text")
+        or whole.endswith((".yaml", ".yml"))
+        or value.startswith(".")
+    )
     if is_path or (name == "encoder" and Path(value).is_dir()):
         return str(Path(value).absolute())
     return value

@@ -20,6 +20,7 @@ Status = Literal["open", "finished", "stopped", "failed"]
 DEFAULT = "default"  # origin of the default configuration's trial
 START = "start_from"  # origin of a point that the space, or an earlier run, names
 CONFIRM = "confirm"  # origin of a repeat of an earlier trial with another seed
+ANSWERS = ("distill.teacher", "distill.text")  # settings whose files a distilled run is taught by
 DISTILLED = "distilled"  # origin of a run that the best ensemble taught, when all else was done
 PROMOTED = "promoted"  # origin of a longer run of an earlier trial's configuration
 INFRASTRUCTURE = "infrastructure"  # kind of a failure that says nothing about the trial

@@ -49,6 +49,10 @@ def _answers(rows: pa.Table) -> Predictions:
     return Predictions(values, _probabilities(rows["probabilities"]))
 
 
+class LostPredictions(ValueError):
+    """A file of dev predictions that is gone or cannot be read."""
+
+
 class DevRows:
     """The dev rows of the first file that was read; all others are brought into its order."""
 
@@ -66,15 +70,15 @@ class DevRows:
         try:
             table = read_rows(path, COLUMNS)
         except (OSError, pa.ArrowException) as error:
-            raise ValueError(f"its dev predictions cannot be read: {error}") from None
+            raise LostPredictions(f"its dev predictions cannot be read: {error}") from None
         check_tasks(table, tasks)
-        for task in tasks.names:
-            if task not in self.tables:
-                self.name, self.tables[task] = self.name or name, _of(table, task)
-        return {task: self.answer(task, table) for task in tasks.names}
+        return {task: self.answer(task, table, name) for task in tasks.names}
 
-    def answer(self, task: str, table: pa.Table) -> Predictions:
-        return _answers(aligned(_of(table, task), self.tables[task], self.name))
+    def answer(self, task: str, table: pa.Table, name: str = "") -> Predictions:
+        rows = _of(table, task)
+        if task not in self.tables:
+            self.name, self.tables[task] = self.name or name, rows
+        return _answers(aligned(rows, self.tables[task], self.name))
 
     @property
     def labels(self) -> dict[str, Array]:

@@ -65,6 +65,7 @@ def run_search(
     finals: int | None = None,
     confirm: tuple[int, int] | str | None = None,
     distill: bool = False,
+    distill_text: str | Path | None = None,
     keep: int = 5,
     resume: bool = False,
     force: bool = False,
@@ -108,6 +109,7 @@ def run_search(
             on ("continue").
         finals: Models to train in full at the end. None: one, or what max_examples allows.
         distill: Train one model more, taught by the best ensemble.
+        distill_text: Texts without labels that the ensemble answers too, one a line of this file.
         confirm: Run the best N again with S seeds before the finals, as (3, 3) or "3x3". None:
             where the budget pays for it.
         keep: Keep the checkpoints of the best so many trials.

@@ -13,6 +13,7 @@ from model.common.secrets import redact
 from model.config.packages import missing_packages
 from model.evaluation.model_folder import SPEC
 from tuner.engine.stages import stages_of
+from tuner.predict.texts import read_texts
 from tuner.runs.folder import (
     LEDGER,
     LOCK,
@@ -52,8 +53,16 @@ def check_together(request: SearchRequest, options: ExecutionOptions) -> None:
         faults.append(f"--seed is {request.seed}; it must be at most {most}")
     if options.force and not options.resume:
         faults.append("--force goes with --resume; it never overwrites a run")
+    if request.distill_text is not None and not request.distill:
+        faults.append("--distill-text goes with --distill, whose teacher answers it")
     if faults:
         raise InputError("search", faults)
+
+
+def check_texts(request: SearchRequest, space: Space) -> None:
+    """That a teacher will find the texts that it can answer: it comes last."""
+    if request.distill_text is not None:
+        read_texts(Path(request.distill_text), {task.name: task.pair for task in space.task_set})
 
 
 def check_against(request: SearchRequest, space: Space) -> None:

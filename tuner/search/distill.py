@@ -5,19 +5,15 @@ It answers the training rows, and its answers are soft labels beside the true on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from model.cli.invocation import command
-from model.tasks.task_set import TaskSet, load_task_set
-from tuner.predict.predictor import load_predictor
+from tuner.predict.predictor import AnswerModels, load_predictor
 from tuner.predict.splits import answer_splits, write_split
-from tuner.ray_backend.resources import Resources
-from tuner.ray_backend.staging import Localizer, StagedInput
-from tuner.runs.folder import TEACHER
-from tuner.runs.state import RunState
+from tuner.predict.texts import answer_file
+from tuner.runs.folder import TEACHER, TEACHER_TEXTS
+from tuner.runs.state import ANSWERS, RunState
 from tuner.search.finish import attempt
 from tuner.search.plan import SearchPlan
 from tuner.search.terminal import SearchConsole
@@ -27,6 +23,7 @@ from tuner.soup.methods import PREDICTIONS
 from tuner.soup.record import SoupRecord
 
 SPLIT = "train"  # what TEACHER answers
+TEACHER_KEY, TEXT_KEY = ANSWERS
 
 
 def is_due(plan: SearchPlan, state: RunState) -> bool:
@@ -35,20 +32,23 @@ def is_due(plan: SearchPlan, state: RunState) -> bool:
 
 def is_lost(run: Path, state: RunState) -> bool:
     """Whether a run is being taught, and the answers are not there any more."""
-    taught = any(trial.status == "open" for trial in state.distilled)
-    return taught and not answers_file(run).is_file()
+    taught = [trial.settings for trial in state.distilled if trial.status == "open"]
+    files = [run / each[key] for each in taught for key in ANSWERS if key in each]
+    return not all(file.is_file() for file in files)
 
 
-def answers_file(run: Path) -> Path:
-    return run / TEACHER
+def answer_files(run: Path) -> list[str]:
+    return [str(run / name) for name in (TEACHER, TEACHER_TEXTS)]
 
 
 def make_teacher(
-    plan: SearchPlan, soup: SoupRecord, console: SearchConsole, there: Answerer | None = None
-) -> Path | None:
-    """The answers of the best ensemble to the training rows; None where that cannot be had.
+    plan: SearchPlan, soup: SoupRecord, console: SearchConsole, models: AnswerModels | None = None
+) -> dict[str, str] | None:
+    """What the best ensemble's student is told: files of its answers, from the run's folder.
 
-    `there` answers in place of this process.
+    None where that cannot be had.
+
+    `models` answer in place of those of this process.
     """
     ensembles = [m for m in soup.methods if m.kind == PREDICTIONS and m.models > 1 and m.folder]
     # Shares of votes are coarse: a student learns more from the mean of probabilities.
@@ -60,57 +60,27 @@ def make_teacher(
         return None
     best = found[0]  # by the cross-fitted score
     console.log(f"distilling {best.told}: it answers the training rows")
-    data = None if plan.data is None else str(plan.data)
-    question = (str(plan.folder), best.name, plan.space.task_set.origin, data)
-    made = attempt(
-        *("teacher", partial(there or answer_training_rows, *question)),
+    return attempt(
+        *("teacher", partial(write_answers, plan, best.name, models)),
         *(command("search", "--resume --distill"), console),
     )
-    return answers_file(plan.folder) if made else None
 
 
 def votes(ensemble: Path) -> bool:
     return any(part.rule == VOTE for part in read_ensemble(ensemble).parts.values())
 
 
-Answerer = Callable[[str, str, str, str | None], bool]
-
-
-def answer_training_rows(run: str, model: str, tasks: str, data: str | None) -> bool:
-    task_set: TaskSet = load_task_set(tasks)
-    predictor = load_predictor(Path(run), model)
-    place = None if data is None else Path(data)
-    names = [task.name for task in task_set]
-    answers = answer_splits(predictor, task_set, names, [SPLIT], place, lambda line: None)
-    out = answers_file(Path(run)).parent
+def write_answers(plan: SearchPlan, model: str, models: AnswerModels | None) -> dict[str, str]:
+    """To the training rows, and to texts without labels where some are given."""
+    tasks, predictor = plan.space.task_set, load_predictor(plan.folder, model)
+    names = [task.name for task in tasks]
+    said = (plan.data, lambda line: None)  # of damaged rows the trials have told
+    answers = answer_splits(predictor, tasks, names, [SPLIT], *said, models)
+    out = (plan.folder / TEACHER).parent
     out.mkdir(exist_ok=True)
-    write_split(task_set, SPLIT, answers[SPLIT], out)
-    return True
-
-
-class AnswersThere:
-    """The same on a worker that sees the run's folder; the data may have come with `staged`."""
-
-    def __init__(self, staged: Mapping[str, StagedInput]) -> None:
-        self.staged = staged
-
-    def __call__(self, run: str, model: str, tasks: str, data: str | None) -> bool:
-        here = Localizer(self.staged)
-        return answer_training_rows(run, model, here.tasks(tasks), data and here.path(data))
-
-
-def ask_a_worker(
-    resources: Resources, staged: Mapping[str, StagedInput], console: SearchConsole
-) -> Answerer:
-    """One of the cluster's, where a GPU may be."""
-    from tuner.ray_backend.workers import WorkerPool
-
-    def ask(*question: Any) -> bool:
-        one = Resources(1, resources.cpus, resources.gpus)
-        pool = WorkerPool(partial(AnswersThere, dict(staged)), one, console.warn)
-        try:
-            return bool(pool.ask(*question))
-        finally:
-            pool.close()
-
-    return ask
+    write_split(tasks, SPLIT, answers[SPLIT], out)
+    told = {TEACHER_KEY: TEACHER}
+    if plan.request.distill_text is not None:
+        answer_file(predictor, Path(plan.request.distill_text), None, out, models)
+        told[TEXT_KEY] = TEACHER_TEXTS
+    return told

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tuner.export.tensorboard.board import Board
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, own_folder, write_run
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, own_folder, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
@@ -34,7 +35,7 @@ from tuner.search import distill
 from tuner.search.background import in_background
 from tuner.search.disk import Need, check_disk, estimate_size, human
 from tuner.search.finish import SearchResult, attempt_soup, finish
-from tuner.search.on_workers import MakeRunner, on_workers
+from tuner.search.on_workers import Workers, on_workers
 from tuner.search.plan import SearchPlan, plan_search
 from tuner.search.signals import Signals, signals
 from tuner.search.study_storage import mirrored_study
@@ -96,7 +97,7 @@ def prepare_cluster(
     """Look at every machine, and pack what the trials need of this one."""
     config = plan.space.config(plan.space.default_point())
     names = [plan.request.data, plan.space.task_set.origin, *plan.space.encoders]
-    names += [*paths_in(config.to_flat()).values(), str(distill.answers_file(plan.folder))]
+    names += paths_in(config.to_flat()).values()
     staged, large = pack(needed(names))
     nodes = check_nodes(plan.folder, plan.storage, large)
     machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
@@ -161,60 +162,70 @@ def run(
             raise engine.fatal
         return None if engine.done else (engine.draining or INTERRUPTED)
 
-    def teach() -> dict[str, StagedInput] | None:
-        """All that trials need, with the teacher's answers; None where these cannot be had."""
+    def teach() -> dict[str, str] | None:
+        """What a student is told of the teacher's answers; None where these cannot be had."""
         if remote:
             remote.bring_home(ledger.state, request.keep)
-        stop = stop_signals.raise_if_interrupted
-        if (teacher := teacher_of(plan, resources, staged, console, stop)) is None:
-            return None
-        return staged | (pack([str(teacher)])[0] if options.address else {})
+        return teacher_of(plan, resources, console, stop_signals.raise_if_interrupted)
+
+    def with_answers() -> dict[str, StagedInput]:
+        """All that trials need, with the teacher's answers."""
+        files = needed(distill.answer_files(plan.folder)) if options.address else []
+        return staged | pack(files)[0]
 
     stopped = None
     try:
         if distill.is_lost(plan.folder, ledger.state):
-            staged = teach() or staged
+            teach()
     except KeyboardInterrupt:
         stopped = INTERRUPTED
-    stopped = stopped or train(staged)
+    stopped = stopped or train(with_answers())
     if stopped is None and distill.is_due(plan, ledger.state):
         try:
-            if (inputs := teach()) is not None:
-                engine.distill(TEACHER)
-                stopped = train(inputs)
+            if (answers := teach()) is not None:
+                engine.distill(answers)
+                stopped = train(with_answers())
         except KeyboardInterrupt:
             stopped = INTERRUPTED
     ledger.append("end", reason=stopped or "complete")
     engine.study.finish()
     if remote:
         remote.bring_home(ledger.state, request.keep)
-    with workers(plan, resources, console) as runner:
-        stop = stop_signals.raise_if_interrupted
+    with workers(plan, resources, console) as there:
+        stop, runner = stop_signals.raise_if_interrupted, there.runner if there else None
         return finish(plan, ledger.state, stopped, board, console, stop, runner)
 
 
 def teacher_of(
     plan: SearchPlan,
     resources: Resources,
-    staged: dict[str, StagedInput],
     console: SearchConsole,
     raise_if_interrupted: Callable[[], None],
-) -> Path | None:
+) -> dict[str, str] | None:
     """The answers of the best ensemble, from a soup of what there is."""
-    with workers(plan, resources, console) as runner:
+    with workers(plan, resources, console) as there:
+        runner = there.runner if there else None
         soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner)
-    shared = plan.options.address is not None and plan.storage is None
-    there = distill.ask_a_worker(resources, staged, console) if shared else None
-    return None if soup is None else distill.make_teacher(plan, soup, console, there)
+    if soup is None:
+        return None
+    with workers(plan, resources, console) as there:  # whose room those of the soup have left
+        models = partial(there.answer, plan.folder) if there else None
+        return distill.make_teacher(plan, soup, console, models)
 
 
 def workers(
     plan: SearchPlan, resources: Resources, console: SearchConsole
-) -> AbstractContextManager[MakeRunner | None]:
-    """Who evaluates averages: on a cluster its workers, on one machine this process."""
+) -> AbstractContextManager[Workers | None]:
+    """Who runs models when trials are done: on a cluster its workers, else this process."""
     if plan.options.address is None:
         return nullcontext()
-    return on_workers(resources, shared=plan.storage is None, warn=console.warn, log=console.log)
+    return on_workers(
+        resources,
+        shared=plan.storage is None,
+        storage=plan.storage,
+        warn=console.warn,
+        log=console.log,
+    )
 
 
 def make_engine(

@@ -38,6 +38,7 @@ from tuner.runs.storage.storage import Storage
 from tuner.search.checks import (
     check_against,
     check_flags,
+    check_texts,
     check_together,
     check_unchanged,
     refuse_or_allow,
@@ -113,6 +114,7 @@ def plan_search(
         if not options.resume:
             space, changed = open_space(request), False
             check_against(request, space)
+            check_texts(request, space)
             earlier = tuple(knowledge(request, space))
     study: StudyPlace | None = None
     with gathered:

@@ -124,8 +124,8 @@ def workers(address: str | None, console: SearchConsole) -> Iterator[MakeRunner 
     with ray_session(address) as ray:
         resources = resources_of(ray)
         # The models are sent: nobody has looked whether the workers see this folder.
-        with on_workers(resources, shared=False, warn=console.warn, log=console.log) as runner:
-            yield runner
+        with on_workers(resources, warn=console.warn, log=console.log) as there:
+            yield there.runner
 
 
 def resources_of(ray: Session) -> Resources:

@@ -108,24 +108,31 @@ def put_stock(model: MultitaskModel, folders: Sequence[Path], start: Mapping[str
     """
     target, count = model.state_dict(), len(folders)
     for name in shapes_of(folders[0]):
-        tensors = (_as_float(_tensor(folder, name)) for folder in folders)
-        known = name in start and start[name].shape == target[name].shape
-        if not known or not start[name].is_floating_point() or count == 1:
-            mean = next(tensors).clone()
-            for number, tensor in enumerate(tensors, 2):
-                if mean.is_floating_point():
-                    mean.lerp_(tensor, 1 / number)
-            target[name].copy_(mean)
+        place = target[name]  # also what is summed up on the way: a tensor may be half a model
+        known = name in start and start[name].shape == place.shape and count > 1
+        if not known or not start[name].is_floating_point():
+            for number, tensor in enumerate(_tensors(folders, name, place), 1):
+                if number == 1:
+                    place.copy_(tensor)
+                elif place.is_floating_point():
+                    place.lerp_(tensor, 1 / number)
             continue
-        origin = start[name].float()
-        mean, ways = torch.zeros_like(origin), torch.zeros_like(origin)
-        for number, tensor in enumerate(tensors, 1):
-            tensor = tensor - origin
-            mean.lerp_(tensor, 1 / number)
-            # The length of the sum of unit vectors tells their mean cosine, however many.
-            ways += tensor / vector_norm(tensor).clamp_min(torch.finfo(torch.float32).tiny)
-        cosine = (float(vector_norm(ways)) ** 2 - count) / (count * (count - 1))
-        target[name].copy_(origin + stock_share(cosine, count) * mean)
+        origin = start[name].to(place)
+        # The length of the sum of unit vectors tells their mean cosine, however many.
+        place.zero_()
+        for tensor in _tensors(folders, name, place):
+            way = tensor - origin
+            place.add_(way.div_(vector_norm(way).clamp_min(torch.finfo(torch.float32).tiny)))
+        cosine = (float(vector_norm(place)) ** 2 - count) / (count * (count - 1))
+        place.zero_()
+        for number, tensor in enumerate(_tensors(folders, name, place), 1):
+            place.lerp_(tensor - origin, 1 / number)
+        place.mul_(stock_share(cosine, count)).add_(origin)
+
+
+def _tensors(folders: Sequence[Path], name: str, like: Tensor) -> Iterator[Tensor]:
+    """A tensor of each model, one at a time."""
+    return (_as_float(_tensor(folder, name)).to(like.device) for folder in folders)
 
 
 def stock_share(cosine: float, count: int) -> float:

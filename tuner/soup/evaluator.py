@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from tuner.scoring.dev_predictions import read_rows, with_plain_names
 from tuner.scoring.dev_rows import COLUMNS, DevRows
 from tuner.scoring.ensemble import blend
 from tuner.soup.average import SoupModel
-from tuner.soup.combinations import AVERAGES, WEIGHTS, Combination, TaskCombinations
+from tuner.soup.combinations import AVERAGES, WEIGHTS, Combination, TaskCombinations, single
 from tuner.soup.ingredients import Ingredient
 from tuner.soup.runner import LocalRunner, Runner
 
@@ -49,7 +49,7 @@ class RunEvaluator:
         tasks: TaskSet,
         ingredients: Sequence[Ingredient],
         group: Sequence[int],
-        kept: Sequence[Mapping[str, Predictions]],  # of each ingredient, by task
+        kept: Sequence[Mapping[str, Predictions] | None],  # of each ingredient, by task
         dev_rows: DevRows,
         fingerprint: str,
         local: LocalRunner,
@@ -71,12 +71,25 @@ class RunEvaluator:
         self.local, self.runner = local, runner or local
         self.at_once = self.runner.at_once
         self._blended = lru_cache(BLENDS)(self._blend)
-        self._kept = kept
+        self._kept = {n: answers for n, answers in enumerate(kept) if answers is not None}
         self._known_answers: dict[tuple[str, Combination], Predictions] = {}
         self.wanted: set[tuple[str, Combination]] = set()
         self.ran: set[tuple[str, Combination]] = set()  # now, and not known from before
         self._lock = Lock()
         self._running: dict[tuple[str, Combination], Future[None]] = {}
+
+    def evaluate_lost(self) -> None:
+        """Run the ingredients whose dev predictions are lost, as averages are run."""
+        lost = [n for n in range(len(self.ingredients)) if n not in self._kept]
+
+        def evaluate(number: int) -> None:
+            alone = dict.fromkeys(self.tasks.names, single(number))
+            self._run_missing(alone)
+            self._kept[number] = {task: self._known_answers[task, alone[task]] for task in alone}
+
+        with ThreadPoolExecutor(self.at_once) as pool:
+            list(pool.map(evaluate, lost))
+        self.labels = self.dev_rows.labels
 
     # --- answers ----------------------------------------------------------------------------
 

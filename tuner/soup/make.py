@@ -12,7 +12,7 @@ from model.modules.encoder_defaults import caution
 from model.training.inputs import Warn
 from tuner.runs.open import FinishedRun, open_run
 from tuner.scoring.crossfit import HeldOut
-from tuner.scoring.dev_rows import DevRows
+from tuner.scoring.dev_rows import DevRows, LostPredictions
 from tuner.scoring.summarise import choice_of
 from tuner.soup.combinations import DevScorer
 from tuner.soup.evaluator import RunEvaluator
@@ -74,7 +74,10 @@ def make_soup(
     kept: dict[str, dict[str, Predictions]] = {}
 
     def read(ingredient: Ingredient) -> None:
-        kept[ingredient.name] = rows.read(ingredient.name, ingredient.predictions)
+        try:
+            kept[ingredient.name] = rows.read(ingredient.name, ingredient.predictions)
+        except LostPredictions as fault:
+            log(f"{ingredient.name}: {fault}; evaluated anew")
 
     count = run.request.keep if keep is None else keep
     candidates = collect(run.state, run.folder, run.space, keep=count, goal=run.goal, read=read)
@@ -85,7 +88,7 @@ def make_soup(
         tasks=run.tasks,
         ingredients=candidates.ingredients,
         group=candidates.groups[0],
-        kept=[kept[ingredient.name] for ingredient in candidates.ingredients],
+        kept=[kept.get(ingredient.name) for ingredient in candidates.ingredients],
         dev_rows=rows,
         fingerprint=spec.fingerprint,
         local=LocalRunner(spec, warn),
@@ -93,6 +96,7 @@ def make_soup(
         folder=run.folder / SOUPS / EVALUATION_CACHE,
         log=log,
     )
+    evaluator.evaluate_lost()
     rows_in_all = sum(len(labels) for labels in evaluator.labels.values())
     log(
         f"soup: {len(evaluator.group)} of {candidates.considered} checkpoints fit together; "
@@ -183,7 +187,7 @@ def soup_record(
         steps=steps_of(evaluator, run.goal),
         methods=[method_record(evaluator, r, r.name in written) for r in results],
         cautions=[told] if told else [],
-        evaluations=evaluator.cost(evaluator.wanted),
+        evaluations=evaluator.cost(evaluator.wanted | evaluator.ran),
         ran=evaluator.cost(evaluator.ran),
         recommended=recommended[0],
         recommendation=recommended[1],

@@ -27,7 +27,8 @@ from model.modules.encoder import load_encoder, load_tokenizer
 from model.tasks.task_set import load_task_set
 from model.training.inputs import Warn, load_inputs
 from model.training.prepare import fill_in
-from tuner.ray_backend.staging import Localizer, StagedInput, paths_in, unpack
+from tuner.ray_backend.models import Bring, FetchedModels
+from tuner.ray_backend.staging import Localizer, StagedInput, paths_in
 from tuner.runs.scratch import scratch_folder
 from tuner.soup.average import ENCODER, SoupModel
 from tuner.soup.combinations import TaskCombinations
@@ -115,44 +116,51 @@ class LocalRunner:
         return {ENCODER + name: tensor for name, tensor in weights.items()}
 
     def run(self, combinations: TaskCombinations) -> pa.Table:
+        alone = {combination.single for combination in combinations.values()}
+        if len(alone) == 1 and (number := alone.pop()) is not None:
+            return self._run_alone(number, list(combinations))
         data = self.data  # first: if they are others, nothing else counts
         model, tokenizer = self.soup_model.average(combinations)
         rows = {task: data.rows[task] for task in combinations}
         assembler = Assembler.of(tokenizer, model.spec.max_length)
         return evaluate(model, rows, assembler, precision=data.precision).predictions
 
+    def _run_alone(self, number: int, tasks: Sequence[str]) -> pa.Table:
+        """One ingredient as it is, which need not fit the others."""
+        spec = replace(self.spec, base=number)
+        data = self.data if not spec.several_encoders else LocalRunner(spec, self.warn).data
+        model, tokenizer = read_model(spec.models[number])
+        assembler = Assembler.of(tokenizer, model.spec.max_length)
+        rows = {task: data.rows[task] for task in tasks}
+        there = model.to(find_device(None))
+        return evaluate(there, rows, assembler, precision=data.precision).predictions
+
 
 # --- elsewhere ----------------------------------------------------------------------------------
-
-
-class Pool(Protocol):
-    size: int
-
-    def ask(self, *question: Any) -> Any: ...
 
 
 class PooledRunner:
     """Workers elsewhere, each with a runner that `RunnerThere` made."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool, self.at_once = pool, pool.size
+    def __init__(self, ask: Callable[[TaskCombinations], pa.Table], at_once: int) -> None:
+        self.ask, self.at_once = ask, at_once
 
     def run(self, combinations: TaskCombinations) -> pa.Table:
-        return self.pool.ask(combinations)
+        return self.ask(combinations)
 
 
 class RunnerThere:
     """A runner on another machine, with its paths: called with combinations.
 
-    `staged` are inputs that the driver's machine has and `models` the ingredients' folders, if the
-    other machine does not see them; they come when they are needed, and go with the runner.
+    `staged` are inputs that the driver's machine has; `models` bring the ingredients' folders, if
+    the other machine does not see them. They come when they are needed, and go with the runner.
     """
 
     def __init__(
         self,
         spec: EvaluationSpec,
         staged: Mapping[str, Callable[[], StagedInput]],
-        models: Sequence[Callable[[], StagedInput]] | None = None,
+        models: Sequence[Bring] | None = None,
     ) -> None:
         self.stack = ExitStack()
         folders: Sequence[Path] = spec.models
@@ -165,19 +173,3 @@ class RunnerThere:
 
     def close(self) -> None:
         self.stack.close()
-
-
-class FetchedModels(Sequence[Path]):
-    """Models by number, each brought here when it is first read."""
-
-    def __init__(self, models: Sequence[Callable[[], StagedInput]], store: Path) -> None:
-        self.models, self.store = models, store
-        self.here: dict[int, Path] = {}
-
-    def __len__(self) -> int:
-        return len(self.models)
-
-    def __getitem__(self, number: Any) -> Any:
-        if number not in self.here:
-            self.here[number] = unpack(self.models[number](), self.store)
-        return self.here[number]

@@ -640,12 +640,14 @@ def test_a_teacher_is_found_where_the_run_is(engine_of: Callable[..., Engine]) -
     name = begin_trial(engine)
     engine.evaluated(name, record(400, 0.5))
     engine.finished(name)
-    engine.distill("teacher/train.parquet")
+    answers = {f"distill.{what}": f"teacher/{what}.parquet" for what in ("teacher", "text")}
+    engine.distill(answers)
     (taught,) = engine.state.distilled
-    assert taught.settings["distill.teacher"] == "teacher/train.parquet"
+    assert taught.settings.items() >= answers.items()
     job = engine.next_job()
     assert job is not None and job.trial == taught.id
-    assert job.settings["distill.teacher"] == str(engine.folder / "teacher" / "train.parquet")
+    for key, file in answers.items():
+        assert job.settings[key] == str(engine.folder / file)
 
 
 # --- from rung to rung --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from model.common.files import sha256_of
 from tests.tuner.soup_runs import POINTS, make_run, write_toy
 from tuner.ray_backend.resources import Resources
+from tuner.runs.storage.storage import Storage
 from tuner.search.on_workers import MakeRunner, on_workers
 from tuner.soup.make import make_soup
 from tuner.soup.record import SoupRecord
@@ -70,14 +72,21 @@ def test_workers_make_the_same_soup_also_where_one_is_lost(
     # More than there is room for: one of the workers never starts, and nobody waits for it.
     slots = Resources(3, 1.0, 0.0)
 
-    def check(*, shared: bool) -> None:
-        with on_workers(slots, shared=shared, warn=told.append) as runner:
-            found = made(runner)
+    def check(**where: Any) -> None:
+        with on_workers(slots, **where, warn=told.append) as there:
+            found = made(there.runner)
         assert without_times(found) == without_times(alone)
         assert weights() == files
 
-    check(shared=False)  # the models are sent, as where nobody shares a folder
+    check()  # the models are sent, as where nobody shares a folder
+    storage = shutil.copytree(run, tmp_path / "storage", ignore=shutil.ignore_patterns("soup*"))
+    check(storage=Storage(storage.as_uri()))  # they are fetched
     assert not told
+    models = sorted(storage.rglob("heads.safetensors"))
+    models[0].unlink()  # a worker that cannot have them leaves the work to the driver
+    check(storage=Storage(storage.as_uri()))
+    assert told and all("could not fetch a model" in line for line in told)
+    told.clear()
     monkeypatch.setattr("tuner.search.on_workers.RunnerThere", Dies)
     check(shared=True)
     assert (run / "killed").exists()

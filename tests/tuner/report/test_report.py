@@ -245,6 +245,7 @@ def test_the_soups_words_and_steps_are_shown(souped: Page) -> None:
     assert "1 of 2 ingredients went into the greedy soup, of 4 candidates" in souped.text
     assert "of 4 candidates (5 evaluations in 3.2 s)" in souped.text
     assert f"Take it {EVIL}." in souped.text  # a sentence begins with a capital
+    assert "it scores" not in souped.text  # the plain score beside it would read like a fault
     assert "greedy soup recommended" in souped.text
     assert "t0009/step-1" in souped.text
     assert {"soup-steps-data", "soup-distance-data"} <= set(souped.data)

@@ -25,7 +25,8 @@ SEARCH = (
 
 @pytest.mark.slow
 def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
-    done = run_here(tmp_path, *SEARCH, "--distill")
+    (tmp_path / "texts.txt").write_text("a fine film\nnever dull\n\nso so\n")
+    done = run_here(tmp_path, *SEARCH, "--distill", "--distill-text", str(tmp_path / "texts.txt"))
     assert done.returncode == 0, done.stderr
     assert "2 configurations of 120 examples, then one taught by them, of 120" in done.stdout
     run = tmp_path / "taught"
@@ -39,6 +40,9 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     teacher = run / "teacher" / "train.parquet"
     assert run / trial.settings["distill.teacher"] == teacher
     assert set(pq.read_schema(teacher).names) >= {"task", "id", "prediction", "probabilities"}
+    texts = pq.read_table(run / trial.settings["distill.text"])
+    assert texts["sentence1"].to_pylist() == ["a fine film", "never dull", "so so"]
+    assert set(texts["task"].to_pylist()) == {"sentiment"}  # the one task of single texts
     soup = read_soup(run)
     assert soup is not None and (method := soup.method(DISTILLED)) is not None
     last = trial.evaluations[-1]
@@ -57,12 +61,17 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     (elsewhere / LEDGER).write_bytes(b"".join(map(encode, told[: created + 1])))
     shutil.rmtree(elsewhere / "trials" / trial.id)
     shutil.rmtree(elsewhere / "teacher")
-    again = run_here(elsewhere.parent, "--name", "taught", "--resume", "--distill")
+    (tmp_path / "texts.txt").rename(tmp_path / "moved.txt")
+    again = run_here(
+        *(elsewhere.parent, "--name", "taught", "--resume", "--distill"),
+        *("--distill-text", str(tmp_path / "moved.txt")),
+    )
     assert again.returncode == 0, again.stderr
     (other,) = state_of(elsewhere).distilled
     assert other.status == "finished" and other.id == trial.id
     assert other.evaluations[-1]["score"] == pytest.approx(last["score"])
     assert (elsewhere / "teacher" / "train.parquet").is_file()
+    assert pq.read_table(elsewhere / other.settings["distill.text"]).num_rows == 3
     # Whoever goes on finds nothing left to do.
     again = run_here(tmp_path, "--name", "taught", "--resume", "--distill")
     assert again.returncode == 0, again.stderr
@@ -71,3 +80,13 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     moved = Path(shutil.move(run, tmp_path / "moved"))
     assert open_run(moved).state.distilled[0].id == trial.id
     assert load_predictor(moved, DISTILLED).place.is_dir()
+
+
+def test_texts_that_no_task_takes_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a fine film\nnever\tdull\n")
+    done = run_here(tmp_path, *SEARCH, "--distill", "--distill-text", str(texts))
+    assert done.returncode == 2 and "one text in each line, or two" in done.stderr
+    done = run_here(tmp_path, *SEARCH, "--distill-text", str(texts))
+    assert done.returncode == 2 and "--distill-text goes with --distill" in done.stderr
+    assert [place.name for place in tmp_path.iterdir()] == [texts.name]

@@ -209,6 +209,20 @@ def test_a_greedy_soup_takes_no_more_evaluations_than_it_has_ingredients() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "halvings", "in_all"),
+    [("uniform soup", 3, 1), ("model stock", 3, 1), ("learned soup", 1, 3), ("learned soup", 3, 7)],
+)
+def test_an_average_that_is_not_sought_takes_one_evaluation_and_a_learned_one_another_on_each_half(
+    name: str, halvings: int, in_all: int
+) -> None:
+    evaluator = NoiseKitchen(4, count=3)  # where what is learned is better than the best alone
+    evaluator.answer(METHODS[name].choose(DevScorer(evaluator, "overall")))
+    assert evaluator.cost(evaluator.wanted) == 1
+    found = score_methods(evaluator, [BEST, name], "overall", halvings=halvings)
+    assert {result.name: result.evaluations for result in found}[name] == in_all
+
+
 def test_a_goal_may_be_a_task() -> None:
     evaluator = NoiseKitchen(2)
     task = TASKS.names[1]

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from model.config.parse import parse_settings
 from model.config.settings import RunConfig
+from model.evaluation.model_folder import save_model
+from model.modules.encoder import load_encoder, load_tokenizer
+from model.tasks.task_set import load_task_set
+from model.training.checkpoint import write_manifest
+from model.training.prepare import build_model, fill_in
+from tuner.predict.predictor import load_predictor
 from tuner.ray_backend.resources import Resources
 from tuner.ray_backend.session import Session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
+from tuner.runs.storage.storage import Storage
 from tuner.search.on_workers import on_workers
 from tuner.soup.__main__ import resources_of
-from tuner.soup.runner import EvaluationSpec, RunnerThere
+from tuner.soup.ensemble_file import EnsembleMember
+from tuner.soup.runner import EvaluationSpec, PooledRunner, RunnerThere
 
+TWO = Resources(2, 1.0, 0.0)
 FILES = ("init_from", "pretrain.simcse.text", "distill.teacher", "distill.text", "augment.mood")
 
 
@@ -75,12 +89,106 @@ def test_models_are_packed_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mon
         (model / "model.safetensors").write_text(model.name)
     spec = replace(spec_in(tmp_path), models=models)
     told: list[str] = []
-    with on_workers(Resources(2, 1.0, 0.0), shared=False, warn=told.append) as make:
-        make(spec)
+    with on_workers(TWO, warn=told.append) as there:
+        there.runner(spec)
         assert len(sent) == 3
         monkeypatch.setattr("tuner.ray_backend.staging.LARGEST", 0)
-        make(spec)
+        there.runner(spec)
     assert len(sent) == 3 and len(told) == 1 and "are not sent" in told[0]
+
+
+class Pool:
+    """A worker in this process, asked as those of a cluster are."""
+
+    size = 2
+
+    def __init__(self, make: Callable[[], Any], resources: Resources, warn: Any) -> None:
+        self.made, self.places = make(), {"here"}
+        self.asked = 0
+
+    def ask(self, *question: Any) -> Any:
+        self.asked += 1
+        return self.made(*question)
+
+    def close(self) -> None:
+        self.made.close()
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> type[Pool]:
+    monkeypatch.setattr("tuner.ray_backend.workers.WorkerPool", Pool)
+    monkeypatch.setattr("tuner.ray_backend.workers.Stored", lambda value: lambda: value)
+    return Pool
+
+
+def save_models(run: Path, count: int) -> list[Path]:
+    """As checkpoints of a run, each whole."""
+    tasks = load_task_set("sample")
+    config = fill_in(parse_settings({"encoder.name": "tiny"}, tasks))
+    places = []
+    for number in range(count):
+        torch.manual_seed(number)
+        model = build_model(config, tasks, load_encoder("tiny"))
+        place = run / "trials" / f"t{number:04d}" / "checkpoints" / "step-00000008"
+        save_model(place / "model", model, load_tokenizer("tiny"))
+        write_manifest(place)
+        places.append(place / "model")
+    return places
+
+
+TEXTS = {"sentiment": ["a fine film", "never dull", "often moving", "nobody laughed", "so so"]}
+
+
+def test_models_in_storage_answer_rows_in_parts_as_they_do_here(
+    tmp_path: Path, pool: type[Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.search.on_workers.ROWS", 2)
+    models = save_models(tmp_path / "run", 2)
+    shutil.copytree(tmp_path / "run", tmp_path / "storage")
+    ensemble = EnsembleMember("mean", tuple(models), (2.0, 1.0))
+    predictor = replace(load_predictor(models[0]), parts={"sentiment": ensemble})
+    here = predictor.answer_texts(TEXTS)["sentiment"]
+    for model in models:  # so that the workers' are others
+        (model / "heads.safetensors").write_bytes(b"")
+    told: list[str] = []
+    storage = Storage((tmp_path / "storage").as_uri())
+    with on_workers(TWO, storage=storage, warn=told.append, log=told.append) as there:
+        found = predictor.answer_texts(TEXTS, partial(there.answer, tmp_path / "run"))
+        ((_, used),) = there.pools
+    assert used.asked == 6 and told == ["rows were answered on here"]
+    assert found["sentiment"].probabilities == pytest.approx(here.probabilities, abs=1e-6)
+    assert found["sentiment"].values.tolist() == here.values.tolist()
+
+
+def test_what_a_worker_cannot_fetch_is_done_here(tmp_path: Path, pool: type[Pool]) -> None:
+    models = save_models(tmp_path / "run", 1)
+    shutil.copytree(tmp_path / "run", tmp_path / "storage")
+    stored = next((tmp_path / "storage").rglob("heads.safetensors"))
+    stored.write_bytes(stored.read_bytes()[:-1] + b"?")
+    told: list[str] = []
+    predictor = load_predictor(models[0])
+    with on_workers(
+        TWO, storage=Storage((tmp_path / "storage").as_uri()), warn=told.append
+    ) as there:
+        found = predictor.answer_texts(TEXTS, partial(there.answer, tmp_path / "run"))
+    assert len(told) == 1 and "heads.safetensors" in told[0] and "here" in told[0]
+    here = predictor.answer_texts(TEXTS)
+    assert (found["sentiment"].values == here["sentiment"].values).all()
+
+
+def test_models_of_any_size_are_fetched_from_storage(
+    tmp_path: Path, pool: type[Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.ray_backend.staging.LARGEST", 0)
+    spec = replace(spec_in(tmp_path / "run"), models=save_models(tmp_path / "run", 1))
+    storage = Storage((tmp_path / "run").as_uri())
+    with on_workers(TWO, storage=storage, warn=pytest.fail) as there:
+        runner = there.runner(spec)
+        assert isinstance(runner, PooledRunner) and runner.at_once == 2
+        ((_, used),) = there.pools
+        fetched = used.made.local.spec.models[0]
+        assert fetched != spec.models[0] and (fetched / "heads.safetensors").is_file()
+    assert not fetched.exists()  # it went with its worker
 
 
 @pytest.mark.parametrize(

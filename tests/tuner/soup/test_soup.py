@@ -513,7 +513,6 @@ DAMAGE = {
     "its checkpoint is not there any more": missing,
     "'heads.task_mood.output.bias' has values that are no finite numbers": not_a_number,
     "shape of heads.task_mood.output.bias is [7], not [3]": other_shape,
-    "its dev predictions cannot be read": no_predictions,
 }
 
 
@@ -529,6 +528,23 @@ def test_a_damaged_ingredient_is_named_and_skipped(
     assert name not in [each.name for each in found.ingredients]
     assert len(found.ingredients) == 3
     assert name in soup_text(found, copy)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_an_ingredient_without_dev_predictions_is_evaluated_anew(
+    copy: Path, soup: SoupRecord, count: int
+) -> None:
+    every = [*soup.ingredients, *soup.skipped]  # the last fits none of the others
+    for ingredient in every[-count:]:
+        no_predictions(model_of(copy, ingredient.name).parent)
+    told: list[str] = []
+    found = make_soup(copy, methods=["mean"], log=told.append, warn=pytest.fail)
+    anew = [line for line in told if line.endswith("; evaluated anew")]
+    assert len(anew) == count and found.skipped == soup.skipped
+    assert found.ingredients == soup.ingredients
+    assert method(found, "mean").score == method(soup, "mean").score
+    assert found.ran >= count and found.evaluations >= found.ran
+    assert soup_of(copy, methods=["mean"]).ran == 0  # it is kept, as an average's is
 
 
 def test_a_soup_of_one_is_that_model(copy: Path, soup: SoupRecord) -> None:

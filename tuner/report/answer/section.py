@@ -84,25 +84,16 @@ def _gain(run: ReportedRun) -> Html:
 
 
 def _take(run: ReportedRun, answer: BestAnswer) -> Html:
+    """The soup's own sentence, as on the terminal; the plain scores stand in the table."""
+    if run.soup and run.soup.recommendation:
+        told = paragraph(sentence(run.soup.recommendation), class_="lead")
+        predict = tag("code", command("predict", run.shown))
+        return join([told, paragraph(predict, f" answers with the {run.soup.recommended}.")])
     choice = answer.recommended or answer.best
     assert choice is not None
     aim = "overall" if answer.goal == OVERALL else f"in {answer.goal}"
-    lines: list[Any] = [
-        "Take the ",
-        tag("b", choice.name),
-        ": it scores ",
-        scored(choice.score),
-        f" {aim} on dev",
-    ]
-    if choice is not answer.best and choice.difference is not None:
-        lines += [", ", apart(choice.difference), " against the best single model"]
-    lines.append(". ")
-    parts = [paragraph(*lines, class_="lead")]
-    if run.soup and run.soup.recommendation:
-        predict = tag("code", command("predict", run.shown))
-        told = sentence(run.soup.recommendation)
-        parts.append(paragraph(told, " ", predict, f" answers with the {run.soup.recommended}."))
-    return join(parts)
+    said = ["Take the ", tag("b", choice.name), ": it scores ", scored(choice.score)]
+    return paragraph(*said, f" {aim} on dev.", class_="lead")
 
 
 HINTS = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from model.common.secrets import brief
 from model.common.untrusted import parse_json, read_regular, shown
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, TRIALS
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, TEACHER_TEXTS, TRIALS
 from tuner.runs.ledger import MOST_BYTES
 from tuner.runs.storage.fence import FencedFile, Superseded
 from tuner.runs.storage.storage import Storage, StorageLost
@@ -18,7 +18,7 @@ from tuner.runs.storage.storage import Storage, StorageLost
 DELAY = 2.0  # seconds that storage may be behind
 BEAT = 10.0  # seconds between signs of life
 ALIVE = "driver.json"
-SMALL = (SPACE, JOURNAL, TEACHER)
+SMALL = (SPACE, JOURNAL, TEACHER, TEACHER_TEXTS)
 
 
 class Mirror:

@@ -24,7 +24,17 @@ from model.common.files import remove_folder
 from model.common.run_files import CONFIG, METRICS, SUMMARY
 from model.common.untrusted import inside
 from model.training.checkpoint import MANIFEST, DamagedCheckpoint, checkpoints_in, verify
-from tuner.runs.folder import LEDGER, RUN, SPACE, TEACHER, TRIALS, read_run, run_folder
+from tuner.runs.folder import (
+    LEDGER,
+    MODEL,
+    RUN,
+    SPACE,
+    TEACHER,
+    TEACHER_TEXTS,
+    TRIALS,
+    read_run,
+    run_folder,
+)
 from tuner.runs.ledger import parse, read_state
 from tuner.runs.lock import Deposed, start_of
 from tuner.runs.request import ExecutionOptions
@@ -61,7 +71,8 @@ def fetch_run(options: ExecutionOptions, name: str) -> None:
         return
     if there.startswith(here) and there != here:
         folder.mkdir(parents=True, exist_ok=True)
-        taught = [file for file in storage.files(str(Path(TEACHER).parent)) if file == TEACHER]
+        there_too = storage.files(str(Path(TEACHER).parent))
+        taught = [file for file in (TEACHER, TEACHER_TEXTS) if file in there_too]
         for file in (RUN, SPACE, *taught, LEDGER):  # the ledger last: with it, it is a run
             storage.get(file, folder / file)
     elif not here.startswith(there):
@@ -255,6 +266,18 @@ def follow(
 
 
 # --- after the search ---------------------------------------------------------------------------
+
+
+def fetch_model(storage: Storage, checkpoint: str, folder: Path) -> Path:
+    """The model of a checkpoint (trials/<id>/checkpoints/<name>), into `folder`; where it then is.
+
+    Raises StorageLost, and DamagedCheckpoint for one that is not whole.
+    """
+    model = f"{checkpoint}/{MODEL}"
+    for path in (f"{checkpoint}/{MANIFEST}", *storage.files(model)):
+        storage.get(path, inside(folder, path))
+    verify(inside(folder, checkpoint), f"{MODEL}/")
+    return inside(folder, model)
 
 
 def fetch(url: str, name: str, folder: Path, warn: Warn) -> RunState:

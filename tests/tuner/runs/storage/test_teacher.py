@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.runs.folder import LEDGER, RUN, SPACE, TEACHER
+from tuner.runs.folder import LEDGER, RUN, SPACE, TEACHER, TEACHER_TEXTS
 from tuner.runs.ledger import Ledger
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.storage.mirror import Mirror
@@ -38,6 +38,7 @@ def test_a_run_that_is_taught_goes_on_elsewhere_with_the_same_answers(
     assert not (fetched(storage, tmp_path / "before") / TEACHER).exists()
     (here / TEACHER).parent.mkdir()
     (here / TEACHER).write_text("answers")
+    (here / TEACHER_TEXTS).write_text("more")
     seen: list[bool] = []
     send = Mirror._send_ledger
 
@@ -48,4 +49,6 @@ def test_a_run_that_is_taught_goes_on_elsewhere_with_the_same_answers(
     monkeypatch.setattr(Mirror, "_send_ledger", watched)
     mirror.settle()  # while the search runs: the machine may be lost at any time
     assert seen == [True]  # before the ledger speaks of who is taught by it
-    assert (fetched(storage, tmp_path / "after") / TEACHER).read_text() == "answers"
+    after = fetched(storage, tmp_path / "after")
+    assert (after / TEACHER).read_text() == "answers"
+    assert (after / TEACHER_TEXTS).read_text() == "more"

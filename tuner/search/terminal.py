@@ -181,7 +181,7 @@ class View:
         self.settings = settings_of(state)
 
     def lines(self, now: float, height: int, width: int) -> list[str]:
-        """At most `height` lines, for what is true at `now`. Only a very narrow screen cuts them."""
+        """At most `height` lines, for what is true at `now`; a usual screen cuts none of them."""
         self.refresh(self.engine.state)
         live = list(self.engine.live.values())
         lines = [self.head(now), self.speed(now)]

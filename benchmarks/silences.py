@@ -2,7 +2,8 @@
 
 A silence is the time between two outputs on a pseudo-terminal, from the command's start to its
 last word; what it takes to end after that stands beside it, as does the machine's load: a process
-that waits for a core says nothing either.
+that waits for a core says nothing either. `work` is the most processor time in one silence, which
+hardly depends on the load.
 
     python benchmarks/silences.py            # a search as `make search` runs it, and what follows
     python benchmarks/silences.py --quick    # with a tiny encoder
@@ -28,6 +29,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 @dataclass(frozen=True)
 class Silence:
     seconds: float
+    work: float  # seconds of processor time in it, which a crowded machine does not stretch
     at: float  # seconds after the start
     after: str  # what was said last
 
@@ -42,17 +44,18 @@ def listen(command: Sequence[str], folder: Path) -> tuple[float, list[Silence], 
         command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=its, stderr=its
     )
     os.close(its)
-    found, last, said, record = [], began, "(the start)", b""
+    found, last, worked, said, record = [], began, 0.0, "(the start)", b""
     while True:
         try:
             heard = os.read(ours, 65536)
         except OSError:  # the terminal's other end is closed
             heard = b""
-        now = time.monotonic()
+        now, work = time.monotonic(), processor_seconds(process)
         record += heard
-        found.append(Silence(now - last, last - began, said))
+        found.append(Silence(now - last, work - worked, last - began, said))
         if not heard:
             break
+        worked = work
         lines = re.split(r"[\r\n]", CONTROL.sub("", heard.decode(errors="replace")))
         last, said = now, next((line for line in reversed(lines) if line.strip()), said)
     os.close(ours)
@@ -60,6 +63,12 @@ def listen(command: Sequence[str], folder: Path) -> tuple[float, list[Silence], 
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}: {said}")
     *silences, end = found
     return now - began, sorted(silences, key=lambda each: -each.seconds), end, record
+
+
+def processor_seconds(process: subprocess.Popen[bytes]) -> float:
+    """Of the process so far; as its parent, we can read it even when it has just ended."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -82,18 +91,18 @@ def main() -> None:
             "predict": [*python, "tuner.predict", "runs/default", "--out", "predictions"],
             "predict --text": [*python, "tuner.predict", "runs/default", "--text", "never dull"],
         }
-        print(f"{'command':<16}{'seconds':>8}{'longest silence':>17}{'end':>6}{'load':>7}  after")
+        heads = [f"{head:>9}" for head in ("seconds", "silence", "work", "end", "work", "load")]
+        print(f"{'command':<16}{''.join(heads)}  after")
         for what, command in commands.items():
             seconds, silences, end, record = listen(command, folder)
             if given.record:
                 given.record.mkdir(parents=True, exist_ok=True)
                 (given.record / f"{what}.txt").write_bytes(record)
             load, longest = os.getloadavg()[0], silences[0]
-            print(
-                f"{what:<16}{seconds:>8.1f}{longest.seconds:>17.1f}{end.seconds:>6.1f}{load:>7.1f}"
-                f"  {longest.after.strip()[:60]}",
-                flush=True,
-            )
+            most = max(silence.work for silence in silences)
+            figures = (seconds, longest.seconds, most, end.seconds, end.work, load)
+            told = "".join(f"{figure:>9.1f}" for figure in figures)
+            print(f"{what:<16}{told}  {longest.after.strip()[:60]}", flush=True)
 
 
 if __name__ == "__main__":

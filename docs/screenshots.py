@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))  # for the tests' own way to start TensorBoard
 
 from tests.tuner.boards import Server, tensorboard_on  # noqa: E402
 
-WIDTH, HEIGHT = 1900, 900
+WIDTH, HEIGHT = 1400, 900
 COLOURS = 128  # enough for a page of text and lines; a third of the bytes
 PATIENCE = 300.0
 FLAGS = (

@@ -35,6 +35,13 @@ def install(wheel: Path) -> Path:
 
 def run(installed: Path, folder: Path, *words: str, timeout: float = 240) -> str:
     """What a command of the installed package prints; it must end well."""
+    return run_heard(installed, folder, *words, timeout=timeout)[0]
+
+
+def run_heard(
+    installed: Path, folder: Path, *words: str, timeout: float = 240
+) -> tuple[str, list[str]]:
+    """The same, and the lines that it says beside it, on stderr."""
     done = subprocess.run(
         words,
         cwd=folder,
@@ -44,4 +51,4 @@ def run(installed: Path, folder: Path, *words: str, timeout: float = 240) -> str
         timeout=timeout,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, done.stderr.splitlines()

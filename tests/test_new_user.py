@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from tests.installed import run
+from tests.installed import run, run_heard
 
 NLI = ["entailment", "neutral", "contradiction"]
 TOPICS = ["weather", "food", "travel", "sport"]
@@ -80,8 +80,12 @@ def home(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_new_user_comes_from_four_files_to_answers(installed: Path, home: Path) -> None:
+    def heard(*words: str) -> tuple[str, list[str]]:
+        command = str(installed / "bin" / "stockpot")
+        return run_heard(installed, home, command, *words, timeout=900)
+
     def stockpot(*words: str) -> str:
-        return run(installed, home, str(installed / "bin" / "stockpot"), *words, timeout=900)
+        return heard(*words)[0]
 
     said = stockpot("data", "info", "--tasks", "tasks.yaml")
     assert all(name in said for name in ("nli", "alike", "fine", "topic", *NLI))
@@ -103,14 +107,17 @@ def test_a_new_user_comes_from_four_files_to_answers(installed: Path, home: Path
     recommended = said.split("\n* ")[1].split("  ")[0]
     assert all(len(line) <= 100 for line in said.splitlines() if "/" not in line)
 
-    said = stockpot("predict", "runs/mine", "--out", "answers")
+    said, beside = heard("predict", "runs/mine", "--out", "answers")
     assert said.split() == ["answers/dev.parquet", "answers/test.parquet"]
+    (who,) = (line for line in beside if line.startswith("answered by "))
+    assert who.startswith(f"answered by the {recommended}")
+    assert who.endswith(", which the search recommends")
     answers = pandas.read_parquet(home / "answers/test.parquet").groupby("task", observed=True)
     assert set(answers.get_group("topic")["prediction_name"]) <= set(TOPICS)
     assert set(answers.get_group("nli")["prediction_name"]) <= set(NLI)
     assert len(answers.get_group("alike")) == SIZES["test"]
-    said = stockpot("predict", "runs/mine", "--task", "fine", "--text", "rain again")
-    assert said.startswith(("fine: odd", "fine: fine"))
+    said, beside = heard("predict", "runs/mine", "--task", "fine", "--text", "rain again")
+    assert said.startswith(("fine: odd", "fine: fine")) and who in beside
 
     assert "report" in stockpot("report", "runs/mine", "--tensorboard")
     frame, topic, default = run(
@@ -118,4 +125,5 @@ def test_a_new_user_comes_from_four_files_to_answers(installed: Path, home: Path
     ).splitlines()
     assert int(frame.split()[0]) > before and frame.split()[1].startswith("t")
     assert topic.split()[0] in TOPICS and topic.split()[1] == "4"
-    assert "default" in default and recommended
+    assert default.startswith("t0") and "the default configuration" in default
+    assert default.endswith(f"the search recommends the {recommended}")

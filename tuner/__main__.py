@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from model import __version__
-from model.cli.status import doing
+from model.cli.status import doing, on_terminal
 from model.common.errors import InputError, suggest
 
 # What starts each, loaded when it is wanted: --help must not wait for torch or Ray.
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         fault = f"'{name}' is not a command; {suggest(name, COMMANDS)}"
         print(InputError("stockpot", [fault]) if name else help_text(), file=sys.stderr)
         return 2
-    with doing("loading"):
+    with doing("loading", quiet=not on_terminal()):  # in a log the command says so itself
         command = import_module(COMMANDS[name][0])
     code: int = command.main(rest)
     return code

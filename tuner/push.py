@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from model.cli.exit_code import exit_code, of_the_machine
@@ -48,7 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
     with doing("loading", arguments.quiet):
         from tuner.export.hub.push import prepared, send
 
-    with prepared(arguments.run, arguments.name, arguments.model, arguments.license) as made:
+    with ExitStack() as stack:
+        with doing("gathering the model's files", arguments.quiet):
+            about = (arguments.name, arguments.model, arguments.license)
+            made = stack.enter_context(prepared(arguments.run, *about))
         if not arguments.quiet:
             print(f"model   {made.who}")
             for name, size in made.files.items():
@@ -57,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
                 print("the card names no licence; --license does")
         if arguments.dry_run:
             return 0
-        # No line of ours: the Hub's library draws its own.
+        if not arguments.quiet:  # a line that stands: the Hub's library draws those that move
+            print(f"sending to {arguments.name}", flush=True)
         address = send(made, arguments.name, private=arguments.private, quiet=arguments.quiet)
     if not arguments.quiet:
         print(f"pushed  {address}")

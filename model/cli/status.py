@@ -1,4 +1,5 @@
-"""What is being done, as a line at the bottom of the terminal that moves for as long as it lasts.
+"""What is being done, as a line at the bottom of the terminal that moves for as long as it lasts,
+or as one plain line in a log.
 
 Imports, the start of Ray or a long evaluation say nothing by themselves, so a thread draws. It
 goes to stderr, where it is in nobody's way: what a command prints may go on into another program.
@@ -33,10 +34,12 @@ class Status:
 
     @contextmanager
     def doing(self, text: str | Text, quiet: bool = False) -> Iterator[None]:
+        told = (lambda: text) if isinstance(text, str) else text
         if quiet or not on_terminal():
+            if not quiet and (line := told()) is not None:
+                say(one_line(line), sys.stderr)
             yield
             return
-        told = (lambda: text) if isinstance(text, str) else text
         phase = (told, time.monotonic())
         with self.lock:
             self.phases.append(phase)

@@ -99,6 +99,9 @@ class HeadSettings:
     ] = 1
 
 
+USUAL_RANGE = 5.0  # of the labels of a regression: of STS, and what weights are thought of for
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossSettings:
     by_task: Annotated[Mapping[str, LossName], "loss of the task; default: the task's own"] = field(
@@ -108,7 +111,8 @@ class LossSettings:
         tuple[float, ...] | None,
         PerTask(float),
         AtLeast(0),
-        "of each task's loss and its regularisers, in task order; null: all 1",
+        "of each task's loss and its regularisers, in task order; null: all 1. A squared error "
+        "counts as on labels from 0 to 5, whatever their range",
     ] = None
     alpha: Annotated[
         float, Above(0), "exponent of the distance in ordinal_log and soft_ordinal"
@@ -416,6 +420,20 @@ class RunConfig:
     def loss_weights(self, tasks: TaskSet) -> tuple[float, ...]:
         weights = self.loss.weights
         return (1.0,) * len(tasks) if weights is None else weights
+
+    def training_weights(self, tasks: TaskSet) -> dict[str, float]:
+        """The weights with the labels' range in them, which a squared error grows with.
+
+        Without it a weight would mean something else in each task set, and of labels up to 100
+        the error would drown all other tasks.
+        """
+        given = zip(tasks, self.loss_weights(tasks), strict=True)
+        return {
+            task.name: weight * (USUAL_RANGE / (task.high - task.low)) ** 2
+            if self.loss_of(task) == "mse"
+            else weight
+            for task, weight in given
+        }
 
     def logits_of(self, task: Task) -> int:
         """How many outputs a binary task has: what its loss needs."""

@@ -113,7 +113,7 @@ class TrainingRun:
             self.model,
             self.optimizer,
             self.config,
-            weights=dict(zip(tasks.names, self.config.loss_weights(tasks), strict=True)),
+            weights=self.config.training_weights(tasks),
             bregman=0.0 if alone else self.config.smart.bregman,
             uncertainty=uncertainty,
             precision=self.prepared.precision,

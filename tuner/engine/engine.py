@@ -96,6 +96,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
         self.promotion = self._promotion()
+        self.pruned = set(self.promotion.pruned())  # that was told of, now or before a resume
         for trial in self.state.open_trials:  # at its rung, and its driver died before it rested
             if trial.evaluations and not trial.frozen and self.promotion.rests(trial):
                 self._freeze(trial)
@@ -189,12 +190,14 @@ class Engine:
     ) -> TrialState | None:
         first = self.state.trials[configuration]
         if self.stages.promotion == "restart":
-            return self._created(
+            created = self._created(
                 *(None, first.params, first.settings, PROMOTED),
                 first.seed if seed is None else seed,
                 of=configuration,
                 level=level,
             )
+            self._tell_pruned(self._newly_pruned())
+            return created
         if self._write("promoted", trial=configuration, level=level) is None:
             return None
         self.promotion.enter(first)
@@ -262,7 +265,19 @@ class Engine:
             rung, reason = self.promotion.rung(trial), self.promotion.standing(trial)
             told = {"examples": trial.examples, "rung": rung, "reason": reason}
             if self._write("stopped", trial=trial.id, **told) is not None:
-                self._closed(trial, f"pruned: {self._result(trial)}")
+                self._closed(trial, self.promotion.pruned_text(trial))
+
+    def _newly_pruned(self) -> list[TrialState]:
+        """Trials that are done and go no further, of which nobody was told so far."""
+        if self.stages.promotion != "restart":
+            return []
+        new = [each for each in self.promotion.pruned() if each not in self.pruned]
+        self.pruned.update(new)
+        return [at[0] for name, level in new if (at := self.state.at_rung(name, level))]
+
+    def _tell_pruned(self, trials: Iterable[TrialState]) -> None:
+        for trial in trials:
+            self.log(f"{trial.id} {self.promotion.pruned_text(trial)}")
 
     def _job(self, trial: TrialState) -> Job:
         budget = training_budget(trial, self.stages, self.space.base, len(self.tasks))
@@ -329,7 +344,9 @@ class Engine:
         if self._write("finished", trial=name) is not None:
             trial = self.state.trials[name]
             self.promotion.rank(trial)
-            self._closed(trial, f"finished: {self._result(trial)}")
+            pruned, said = self._newly_pruned(), f"finished: {self._result(trial)}"
+            self._closed(trial, self.promotion.pruned_text(trial) if trial in pruned else said)
+            self._tell_pruned(each for each in pruned if each is not trial)
             self._plan(trial)
 
     def _result(self, trial: TrialState) -> str:

@@ -98,9 +98,9 @@ def look(arguments: argparse.Namespace) -> int:
         kind = "pairs" if pair else "single sentences"
         raise InputError("--text", [f"this model has no task for {kind}"])
     texts = [tuple(arguments.text)] if pair else arguments.text
-    tell_who(predictor, arguments)
     with doing("answering", arguments.quiet):
         found = predictor.answer_texts({name: texts for name in names})
+    tell_who(predictor, arguments)
     for name, predictions in found.items():
         print(f"{name}: {shown(predictor.tasks[name], predictions)}")
     return 0
@@ -140,12 +140,14 @@ def write(arguments: argparse.Namespace) -> int:
 
 def write_texts(arguments: argparse.Namespace) -> int:
     """Answer a file of texts, for every task that they fit, or the one that is named."""
-    from tuner.predict.predictor import load_predictor
-    from tuner.predict.texts import answer_file
+    with doing("loading the model", arguments.quiet):
+        from tuner.predict.predictor import load_predictor
+        from tuner.predict.texts import answer_file
 
-    predictor = load_predictor(arguments.place, arguments.model)
+        predictor = load_predictor(arguments.place, arguments.model)
     task = predictor.known(arguments.task) if arguments.task else None
-    written = answer_file(predictor, arguments.texts, task, arguments.out)
+    with doing(f"answering {arguments.texts}", arguments.quiet):
+        written = answer_file(predictor, arguments.texts, task, arguments.out)
     tell_who(predictor, arguments)
     if not arguments.quiet:
         print(written)

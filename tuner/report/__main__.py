@@ -44,26 +44,30 @@ def run(arguments: argparse.Namespace) -> int:
     size = out.stat().st_size / 1e6
     print(f"report  {out}  ({size:.1f} MB, {time.monotonic() - began:.1f} s)")
     for folder in arguments.run:
-        write_table(folder)
+        with doing(f"writing the table of {folder}'s trials"):
+            told = write_table(folder)
+        if told is not None:
+            print(told)
     if arguments.tensorboard:
-        from tuner.export.tensorboard.board import rebuild
-
         for folder in arguments.run:
             with doing(f"writing TensorBoard's files of {folder}"):
+                from tuner.export.tensorboard.board import rebuild
+
                 rebuild(folder, warn, data=arguments.data)
             print(f"tensorboard --logdir {folder}")
     return 0
 
 
-def write_table(folder: Path) -> None:
+def write_table(folder: Path) -> str | None:
     """In the run's own folder, which may well be one that only allows reading."""
     from tuner.runs.open import open_run
     from tuner.runs.trial_table import write_trials
 
     try:
-        print(f"trials  {write_trials(folder, open_run(folder).state)}")
+        return f"trials  {write_trials(folder, open_run(folder).state)}"
     except OSError as error:
         warn(f"no table of trials: {error}")
+        return None
 
 
 if __name__ == "__main__":

@@ -50,74 +50,94 @@ def read_set(given: Any) -> Any:
 class SearchRequest:
     """What defines a search. On --resume it comes from run.yaml and must not change."""
 
-    space: Annotated[str, Flag("Search space: a shipped one's name or a YAML file.", WHAT, "S")] = (
-        "default"
-    )
+    space: Annotated[
+        str, Flag("Search this space: a shipped one's name or a YAML file.", WHAT, "S")
+    ] = "default"
     tasks: Annotated[
         str | None,
         Flag(
-            "Task set: a name or a YAML file; SET:A,B takes two tasks.",
+            "Train these tasks: a set's name or a YAML file; SET:A,B takes two of them.",
             WHAT,
             "SET",
             "the space's",
         ),
     ] = None
-    data: Annotated[str | None, Flag("Folder with the tasks' files.", WHAT, "DIR", "none")] = None
+    data: Annotated[
+        str | None, Flag("Read the tasks' files in this folder.", WHAT, "DIR", "none")
+    ] = None
     encoder: Annotated[
         str | None,
-        Flag("Encoder: minilm, tiny, a folder or a Hub id.", WHAT, "NAME", "the space's"),
+        Flag(
+            "Train this encoder: minilm, tiny, a folder or a Hub id.", WHAT, "NAME", "the space's"
+        ),
     ] = None
     set: Annotated[
         dict[str, Any],
-        Flag("Fix a setting in all trials. May be repeated.", WHAT, "K=V", "none", read=read_set),
+        Flag(
+            "Fix a setting in all trials. This flag may be repeated.",
+            WHAT,
+            "K=V",
+            "none",
+            read=read_set,
+        ),
     ] = field(default_factory=dict)
     seed: Annotated[
-        int, AtLeast(0), AtMost(MOST_SEED), Flag("Seed of the sampler and the trials.", WHAT, "N")
+        int,
+        AtLeast(0),
+        AtMost(MOST_SEED),
+        Flag("Seed the sampler and the trials with this number.", WHAT, "N"),
     ] = 0
     budget_examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Examples to train on in all, the search's to divide.", HOW, "B", "the space's"),
+        Flag("Train on so many examples in all; the search divides them.", HOW, "B", "the space's"),
     ] = None
     num_samples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Configurations to try.", HOW, "N", "what the budget allows", free=True),
+        Flag("Try so many configurations.", HOW, "N", "what the budget allows", free=True),
     ] = None
     sampler: Annotated[
         SamplerName,
-        Flag("Who proposes the trials; auto: task_gp up to 300 trials, tpe beyond.", HOW),
+        Flag("Let this sampler propose; auto is task_gp up to 300 trials, tpe beyond.", HOW),
     ] = "auto"
     warm_start: Annotated[
         tuple[str, ...],
-        Flag("Earlier runs to learn from: their folders.", HOW, "A,B", "none", read=read_names),
+        Flag("Learn from the earlier runs in these folders.", HOW, "A,B", "none", read=read_names),
     ] = ()
     objectives: Annotated[
         tuple[str, ...],
-        Flag("What to maximise. Several tasks give a Pareto front.", HOW, "A,B", read=read_names),
+        Flag(
+            "Maximise these scores. Several tasks give a Pareto front.", HOW, "A,B", read=read_names
+        ),
     ] = ("overall",)
     max_examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Examples of the longest training.", HOW, "N", "what the budget allows"),
+        Flag("Train no longer than so many examples.", HOW, "N", "what the budget allows"),
     ] = None
     grace_examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Examples of the shortest training.", HOW, "N", "a share of the longest"),
+        Flag("Train no shorter than so many examples.", HOW, "N", "a share of the longest"),
     ] = None
     reduction_factor: Annotated[
-        float, Above(1), Flag("Of X configurations one is trained X times as long.", HOW, "X")
+        float, Above(1), Flag("Train one of X configurations X times as long.", HOW, "X")
     ] = 3.0
     early_stopping: Annotated[bool, Flag("Train every configuration in full.", HOW)] = True
     promotion: Annotated[
         PromotionName,
-        Flag("Longer training starts again with a schedule of its own, or goes on.", HOW),
+        Flag("Restart for a longer training, with a schedule of its own, or continue.", HOW),
     ] = "restart"
     finals: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Models to train in full at the end.", HOW, "N", "one, or what --max-examples allows"),
+        Flag(
+            "Train so many models in full at the end.",
+            HOW,
+            "N",
+            "one, or what --max-examples allows",
+        ),
     ] = None
     confirm: Annotated[
         tuple[int, int] | None,
@@ -206,41 +226,51 @@ class ExecutionOptions:
     force: Annotated[
         bool, Flag("Resume although code or data changed, or the ledger is damaged.", RUN)
     ] = False
-    name: Annotated[str | None, Flag("Name of the run.", RUN, "NAME", "the space's")] = None
+    name: Annotated[str | None, Flag("Give the run this name.", RUN, "NAME", "the space's")] = None
     storage_path: Annotated[
-        Path, Flag("Folder of all runs, or a URL as s3://bucket/path.", RUN, "DIR")
+        Path, Flag("Keep the runs in this folder, or at a URL as s3://bucket/path.", RUN, "DIR")
     ] = Path("runs")  # a URL becomes `remote`
     local_path: Annotated[
-        Path, Flag("With a URL: where the driver keeps its own copy.", RUN, "DIR")
+        Path, Flag("With a URL, keep the driver's own copy in this folder.", RUN, "DIR")
     ] = Path("runs")
     remote: str | None = None  # the URL, secrets and all: not for people's eyes
     address: Annotated[
         str | None,
-        Flag("Ray cluster to run on; 'auto' on its head node.", WHERE, "A", "this machine"),
+        Flag(
+            "Run on this Ray cluster; 'auto' is the one whose head node this is.",
+            WHERE,
+            "A",
+            "this machine",
+        ),
     ] = None
     max_concurrent_trials: Annotated[
-        int | None, AtLeast(1), Flag("Trials at once.", WHERE, "N", "what fits")
+        int | None, AtLeast(1), Flag("Run so many trials at once.", WHERE, "N", "what fits")
     ] = None
     cpus_per_trial: Annotated[
         float | None,
         Above(0),
-        Flag("CPUs of a trial, and its threads.", WHERE, "X", "an equal share"),
+        Flag("Give a trial so many CPUs, and as many threads.", WHERE, "X", "an equal share"),
     ] = None
     gpus_per_trial: Annotated[
         float | None,
         AtLeast(0),
         AtMost(1),  # a trial trains on one, and others would idle
-        Flag("GPUs of a trial: one, or a fraction.", WHERE, "X", "1 where there are any"),
+        Flag("Give a trial one GPU, or a fraction of one.", WHERE, "X", "1 where there are any"),
     ] = None
     time_budget_s: Annotated[
         float | None,
         Above(0),
-        Flag("Seconds in all; alone, they decide the search's size.", WHERE, "S", "no limit"),
+        Flag(
+            "Stop after so many seconds; alone, they decide the search's size.",
+            WHERE,
+            "S",
+            "no limit",
+        ),
     ] = None
     study_storage: Annotated[
         str | None,
         Flag(
-            "Database that gets the Optuna study too: its URL, or env:NAME.",
+            "Keep the Optuna study in this database too: its URL, or env:NAME.",
             RUN,
             "URL",
             "none",

@@ -89,25 +89,26 @@ def run_search(
     what the caller can mend, with every fault at once.
 
     What to search:
-        space: Search space: a shipped one's name or a YAML file.
-        tasks: Task set: a name or a YAML file; "SET:A,B" takes two tasks. None: the space's.
-        data: Folder with the tasks' files.
-        encoder: "minilm", "tiny", a folder or a Hub id. None: the space's.
-        set: Settings that are fixed in all trials, as {"smart.weight": 1}.
-        seed: Seed of the sampler and the trials.
+        space: Search this space: a shipped one's name or a YAML file.
+        tasks: Train these tasks: a set's name or a YAML file; "SET:A,B" takes two of them. None:
+            the space's.
+        data: Read the tasks' files in this folder.
+        encoder: Train this encoder: "minilm", "tiny", a folder or a Hub id. None: the space's.
+        set: Fix these settings in all trials, as {"smart.weight": 1}.
+        seed: Seed the sampler and the trials with this number.
     How to search:
-        budget_examples: Examples to train on in all, the search's to divide. None: the space's.
-        num_samples: Configurations to try. None: what the budget allows.
-        sampler: Who proposes the trials; auto: task_gp up to 300 trials, tpe beyond.
-        warm_start: Earlier runs to learn from: their folders.
-        objectives: What to maximise. Several tasks give a Pareto front.
-        max_examples: Examples of the longest training. None: what the budget allows.
-        grace_examples: Examples of the shortest training. None: a share of the longest.
-        reduction_factor: Of so many configurations one is trained so many times as long.
+        budget_examples: Train on so many examples in all; the search divides them. None: the
+            space's.
+        num_samples: Try so many configurations. None: what the budget allows.
+        sampler: Let this sampler propose; auto is task_gp up to 300 trials, tpe beyond.
+        warm_start: Learn from the earlier runs in these folders.
+        objectives: Maximise these scores. Several tasks give a Pareto front.
+        max_examples: Train no longer than so many examples. None: what the budget allows.
+        grace_examples: Train no shorter than so many examples. None: a share of the longest.
+        reduction_factor: Train one of so many configurations so many times as long.
         early_stopping: False trains every configuration in full.
-        promotion: Longer training starts again with a schedule of its own ("restart"), or goes
-            on ("continue").
-        finals: Models to train in full at the end. None: one, or what max_examples allows.
+        promotion: "restart" for a longer training, with a schedule of its own, or "continue".
+        finals: Train so many models in full at the end. None: one, or what max_examples allows.
         distill: Train one model more, taught by the best ensemble.
         distill_text: Texts without labels that the ensemble answers too, one a line of this file.
         confirm: Run the best N again with S seeds before the finals, as (3, 3) or "3x3". None:
@@ -116,20 +117,22 @@ def run_search(
     The run:
         resume: Go on with the run of this name.
         force: Resume although code or data changed, or the ledger is damaged.
-        name: Name of the run. None: the space's.
-        storage_path: Folder of all runs, or a URL as s3://bucket/path.
-        local_path: With a URL: where the driver keeps its own copy.
-        study_storage: Database that gets the Optuna study too: its URL, or "env:NAME" for the URL
-            in an environment variable. It is written nowhere.
+        name: Give the run this name. None: the space's.
+        storage_path: Keep the runs in this folder, or at a URL as s3://bucket/path.
+        local_path: With a URL, keep the driver's own copy in this folder.
+        study_storage: Keep the Optuna study in this database too: its URL, or "env:NAME" for the
+            URL in an environment variable. It is written nowhere.
         soup: Make a soup at the end.
         report: Write report.html at the end.
         verbose: Print a line per evaluation too.
         quiet: Print only warnings.
     Where to run:
-        address: Ray cluster to run on; "auto" on its head node. None: this machine.
-        max_concurrent_trials: Trials at once. None: what fits.
-        cpus_per_trial: CPUs of a trial, and its threads. None: an equal share.
-        gpus_per_trial: GPUs of a trial: one, or a fraction. None: 1 where there are any.
-        time_budget_s: Seconds in all; alone, they decide the search's size. None: no limit.
+        address: Run on this Ray cluster; "auto" is the one whose head node this is. None:
+            this machine.
+        max_concurrent_trials: Run so many trials at once. None: what fits.
+        cpus_per_trial: Give a trial so many CPUs, and as many threads. None: an equal share.
+        gpus_per_trial: Give a trial one GPU, or a fraction of one. None: 1 where there are any.
+        time_budget_s: Stop after so many seconds; alone, they decide the search's size. None: no
+            limit.
     """
     raise NotImplementedError  # `only_what_is_given` stands in for this

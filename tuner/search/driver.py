@@ -98,8 +98,10 @@ def prepare_cluster(
     config = plan.space.config(plan.space.default_point())
     names = [plan.request.data, plan.space.task_set.origin, *plan.space.encoders]
     names += paths_in(config.to_flat()).values()
-    staged, large = pack(needed(names))
-    nodes = check_nodes(plan.folder, plan.storage, large)
+    with console.phase("packing what the trials need of this machine"):
+        staged, large = pack(needed(names))
+    with console.phase("checking every node"):
+        nodes = check_nodes(plan.folder, plan.storage, large)
     machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
     console.log(f"cluster: {machines}, with {ray.cpus:g} CPUs and {ray.gpus:g} GPUs")
     console.log(priority(nodes))

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
-from model.cli.status import apart, doing
-from model.cli.text import clock, one_line, settings_text, short
+from model.cli.status import apart, doing, on_terminal
+from model.cli.text import clock, one_line, settings_text, short, shorten
 from tuner.runs.state import OVERALL, OVERALL_NAMES, RunState, TrialState, objective_value
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ REFRESH = 0.25  # seconds between two drawings
 STILL = 1.0  # seconds after which the block is drawn although nobody asked for it
 WINDOW = 30.0  # seconds over which the speed is measured
 KNOWN = 5.0  # seconds of training after which the time that is left is said
-BAR = 20
+BAR = (6, 20)  # the narrowest and the widest
+NAME = 5  # letters that a task's name has at least, where there is little room
+SETTINGS = 6  # lines at most, and no more than a quarter of the screen
 
 
 class SearchConsole:
@@ -48,9 +50,10 @@ class SearchConsole:
     @contextmanager
     def phase(self, what: str) -> Iterator[None]:
         """Something that takes a while and says nothing: a moving line, or one in a log."""
-        if not self.on_terminal:
+        moves = on_terminal()
+        if not (self.on_terminal and moves):
             self._say(what)
-        with doing(what, self.quiet):
+        with doing(what, self.quiet or not moves):
             yield
 
     def log(self, line: str) -> None:
@@ -106,7 +109,8 @@ class SearchConsole:
             now = self.drawn = time.monotonic()
             if self.view is not None:
                 width, height = shutil.get_terminal_size()
-                lines = [fitting(line, width) for line in self.view.lines(now, height - 1)]
+                lines = self.view.lines(now, height - 1, width)
+                lines = [fitting(line, width) for line in lines]
                 self._write(sys.stdout, self._erased() + self._shown(lines))
 
     def _tick(self, terminal: TextIO) -> None:
@@ -174,18 +178,30 @@ class View:
         self.events = state.events
         self.counts = state.counts()
         self.best = best_line(state)
-        self.settings = settings_line(state)
+        self.settings = settings_of(state)
 
-    def lines(self, now: float, height: int) -> list[str]:
-        """At most `height` lines, for what is true at `now`."""
+    def lines(self, now: float, height: int, width: int) -> list[str]:
+        """At most `height` lines, for what is true at `now`; a usual screen cuts none of them."""
         self.refresh(self.engine.state)
         live = list(self.engine.live.values())
-        lines = [self.head(now), self.speed(now), *self.settings]
+        lines = [self.head(now), self.speed(now)]
+        if self.settings:
+            lines += textwrap.wrap(
+                self.settings,
+                max(40, width - 1),
+                initial_indent="  with ",
+                subsequent_indent=" " * 7,
+                break_on_hyphens=False,
+                break_long_words=False,
+                max_lines=max(1, min(SETTINGS, height // 4)),
+                placeholder=" …",
+            )
         if self.engine.draining:
             lines.insert(0, f"stopping ({self.engine.draining}): what runs is being saved")
-        room = max(0, height - len(lines))
+        names = self.columns() if live else []
+        room = max(0, height - len(lines) - bool(names))
         shown = live if len(live) <= room else live[: max(0, room - 1)]
-        lines += [self.trial(each) for each in shown]
+        lines += self.table(shown, names, width)
         if len(shown) < len(live):
             lines.append(f"  and {len(live) - len(shown)} more")
         return lines[: max(1, height)]
@@ -214,20 +230,46 @@ class View:
         rate = max(0, total - before) / (now - then) if now > then else 0
         return self.best + (f"  {rate:,.0f} examples/s" if rate else "")
 
-    def trial(self, live: Live) -> str:
-        trial: TrialState = self.engine.state.trials[live.trial]
-        most = trial.length or self.engine.stages.final.examples
-        share = min(1.0, live.examples / most) if most else 0.0
-        full = int(BAR * share)
-        bar = self.full * full + self.empty * (BAR - full)
-        last = trial.evaluations[-1] if trial.evaluations else None
-        said = "training" if live.examples else "starting"
-        if last is not None:
-            tasks = "".join(
-                f"  {name} {short(of['value'])}" for name, of in last.get("tasks", {}).items()
+    def columns(self) -> list[str]:
+        """What scores are shown of: the goal, then the tasks; nothing before the first scores."""
+        state = self.engine.state
+        if not state.reports:
+            return []
+        goal = OVERALL if state.goal in OVERALL_NAMES else state.goal
+        return list(dict.fromkeys([goal, *state.reports[-1].get("tasks", {})]))
+
+    def table(self, shown: list[Live], names: list[str], width: int) -> list[str]:
+        """A line per trial: how far it is, and its last scores below the names of the tasks."""
+        trials = [self.engine.state.trials[live.trial] for live in shown]
+        mosts = [trial.length or self.engine.stages.final.examples for trial in trials]
+        pairs = zip(shown, mosts, strict=True)
+        counts = [f"{live.examples:,}/{most:,}" for live, most in pairs]
+        count, ident = max(map(len, counts), default=0), max(map(len, self.engine.live), default=0)
+        # All but the bar and the names: two columns before it, "100 %" and what stands between.
+        taken = 2 + ident + 2 + len(" 100 %  ") + count + 1
+        letters = narrowed(names, width - taken - BAR[0])
+        bar = max(BAR[0], min(BAR[1], width - taken - sum(2 + n for n in letters)))
+        heads = (f"  {shorten(name, n):>{n}}" for name, n in zip(names, letters, strict=True))
+        lines = [f"{'':{taken - 1 + bar}}{''.join(heads)}"] if names else []
+        for live, trial, most, told in zip(shown, trials, mosts, counts, strict=True):
+            share = min(1.0, live.examples / most) if most else 0.0
+            full = int(bar * share)
+            drawn = self.full * full + self.empty * (bar - full)
+            said = self.scores(trial, names, letters)
+            said = said or ("  training" if live.examples else "  starting")
+            lines.append(
+                f"  {live.trial:<{ident}}  {drawn} {100 * share:3.0f} %  {told:>{count}}{said}"
             )
-            said = f"{short(objective_value(last, self.engine.state.goal))}{tasks}"
-        return f"  {live.trial}  {bar} {100 * share:3.0f} %  {live.examples:>7,}/{most:,}  {said}"
+        return lines
+
+    def scores(self, trial: TrialState, names: list[str], letters: list[int]) -> str:
+        if not trial.evaluations:
+            return ""
+        last = trial.evaluations[-1]
+        tasks = {name: of["value"] for name, of in last.get("tasks", {}).items()}
+        values = {**tasks, names[0]: objective_value(last, self.engine.state.goal)}
+        cells = zip(names, letters, strict=True)
+        return "".join(f"  {short(values.get(name)):>{n}}" for name, n in cells)
 
     def total(self) -> int:
         """Examples trained, those since the last evaluations too."""
@@ -256,14 +298,13 @@ def best_line(state: RunState) -> str:
     return f"best {name}{scored(entry, state.goal)} ({best.id})"
 
 
-def settings_line(state: RunState) -> list[str]:
-    """What the best trial was trained with, once there is one."""
+def settings_of(state: RunState) -> str:
+    """What the best trial was trained with; nothing before there is one."""
     best = state.best_trial()
     if best is None:
-        return []
+        return ""
     first = state.trials.get(best.configuration, best)
-    told = settings_text(first.params) or "the default configuration"
-    return [f"  with {told}"]
+    return settings_text(first.params) or "the default configuration"
 
 
 def scored(entry: dict[str, Any], goal: str = OVERALL) -> str:
@@ -277,6 +318,14 @@ def evaluation_line(report: dict[str, Any]) -> str:
         f"{name} {short(task['value'])}" for name, task in report.get("tasks", {}).items()
     )
     return f"{report['trial']} {report['examples']:>9,} examples  overall {scored(report)}  {tasks}"
+
+
+def narrowed(names: list[str], room: int) -> list[int]:
+    """The letters of each name, so that all fit beside each other: the longest are cut first."""
+    most = max(map(len, names), default=NAME)
+    while most > NAME and sum(2 + max(NAME, min(most, len(name))) for name in names) > room:
+        most -= 1
+    return [max(NAME, min(most, len(name))) for name in names]
 
 
 def fitting(line: str, width: int) -> str:

@@ -101,13 +101,14 @@ def run_several(
     from tuner.soup.several import ensembles_of, ensembles_text
 
     out = arguments.out or arguments.runs[0].absolute().parent / "ensembles"
-    found = ensembles_of(
-        *(arguments.runs, out.absolute()),
-        keep=arguments.keep,
-        methods=methods,
-        log=console.log,
-        warn=console.warn,
-    )
+    with console.phase(f"combining the answers of {len(arguments.runs)} runs"):
+        found = ensembles_of(
+            *(arguments.runs, out.absolute()),
+            keep=arguments.keep,
+            methods=methods,
+            log=console.log,
+            warn=console.warn,
+        )
     print(ensembles_text(found), flush=True)
     return 0
 
@@ -121,7 +122,7 @@ def workers(address: str | None, console: SearchConsole) -> Iterator[MakeRunner 
     from tuner.ray_backend.session import ray_session
     from tuner.search.on_workers import on_workers
 
-    with ray_session(address) as ray:
+    with ray_session(address, console.phase) as ray:
         resources = resources_of(ray)
         # The models are sent: nobody has looked whether the workers see this folder.
         with on_workers(resources, warn=console.warn, log=console.log) as there:

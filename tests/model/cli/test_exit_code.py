@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from model.cli.exit_code import exit_code, of_the_machine
@@ -38,3 +41,14 @@ def test_a_fault_of_the_program_keeps_its_traceback() -> None:
     assert exit_code(lambda: raising(RuntimeError("odd")), "no", mishap=of_the_machine) == 1
     with pytest.raises(TypeError):
         exit_code(lambda: raising(TypeError("odd")), "no dinner", mishap=of_the_machine)
+
+
+def test_python_does_not_look_through_its_memory_before_it_ends() -> None:
+    code = """
+import atexit, gc
+atexit.register(lambda: print(gc.get_freeze_count() > 1000))  # the first is the last to be called
+from model.cli.exit_code import exit_code
+raise SystemExit(exit_code(lambda: print("done") or 3, "no"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "done\nTrue\n", "")

@@ -64,13 +64,21 @@ def test_nothing_worth_a_line_has_none(terminal: Terminal) -> None:
     assert terminal.getvalue() == ""
 
 
-@pytest.mark.parametrize("quiet", [True, False])
-def test_there_is_none_off_a_terminal_or_where_it_is_unwanted(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, quiet: bool
-) -> None:
-    if not quiet:
-        monkeypatch.setattr(terminal, "isatty", lambda: False)
+def test_where_it_is_unwanted_there_is_none(terminal: Terminal) -> None:
     status = terminal.status()
-    with status.doing("loading", quiet):
+    with status.doing("loading", quiet=True):
         assert status.thread is None
     assert terminal.getvalue() == ""
+
+
+def test_off_a_terminal_each_phase_is_one_plain_line(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    status = terminal.status()
+    for text in ("loading", lambda: "getting ready", lambda: None):
+        with status.doing(text):
+            assert status.thread is None
+    with status.doing("unwanted", quiet=True):
+        pass
+    assert terminal.getvalue() == "loading\ngetting ready\n"

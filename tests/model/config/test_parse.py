@@ -84,6 +84,23 @@ def test_batch_sizes_and_weights_are_given_for_all_in_order_or_by_task() -> None
     assert RunConfig().loss_weights(CS224N) == (1.0, 1.0, 1.0)
 
 
+@pytest.mark.parametrize(("high", "share"), [(5, 1.0), (1, 25.0), (50, 0.01)])
+def test_a_squared_error_counts_as_on_labels_from_0_to_5(
+    tmp_path: Path, high: int, share: float
+) -> None:
+    path = tmp_path / "own.yaml"
+    shared = "format: glue\n    files: {train: a, dev: b}\n    columns: {text: s, label: l}\n"
+    kinds = {"far": f"regression: [0, {high}]", "near": f"regression: [0, {high}]"}
+    kinds["mood"] = "classes: 3"
+    tasks = "".join(f"  {name}:\n    {kind}\n    {shared}" for name, kind in kinds.items())
+    path.write_text(f"tasks:\n{tasks}")
+    tasks = load_task_set(str(path))
+    config = parse_settings({"loss.weights": [2.0, 3.0, 4.0], "loss.near": "pearson"}, tasks)
+    weights = config.training_weights(tasks)
+    # A correlation has no scale.
+    assert weights == {"far": pytest.approx(2 * share), "near": 3.0, "mood": 4.0}
+
+
 def test_pair_encoding_is_one_for_all_or_by_task() -> None:
     config = parse_settings({"pair.encoding": {"sts": "cosine"}}, CS224N)
     assert [config.encoding_of(task) for task in CS224N] == ["single", "cross", "cosine"]

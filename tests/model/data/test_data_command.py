@@ -100,7 +100,8 @@ def test_absent_files_are_told_and_the_others_read(
     (folder / "train.tsv").unlink()
     assert main(["info", *arguments]) == 0
     told = capsys.readouterr()
-    assert "absent: train.tsv (mood, train)" in told.out.splitlines() and not told.err
+    assert "absent: train.tsv (mood, train)" in told.out.splitlines()
+    assert told.err == "reading mood dev\nlooking at mood\n"
     assert any(line.split()[:2] == ["dev", "2"] for line in told.out.splitlines())
     assert main(["import", *arguments, "--out", str(folder / "other")]) == 2
     assert "mood: train.tsv: no such file" in capsys.readouterr().err

@@ -724,6 +724,29 @@ def test_promoted_configurations_start_again_and_one_gets_to_the_end(
     assert state.counts() == {"open": 0, "finished": 9, "stopped": 0, "failed": 0}
 
 
+@BOTH
+def test_each_that_goes_no_further_is_told_once_with_rank_and_cutoff(
+    engine_of: Callable[..., Engine], stages: Stages
+) -> None:
+    told: list[str] = []
+
+    def listening(*given: Any, **limits: Any) -> Engine:
+        engine = engine_of(*given, **limits)
+        engine.log = told.append
+        return engine
+
+    search(listening, stages, dies_after=12)
+    first = {line[:5]: line[6:] for line in told if " pruned at 100 " in line}
+    assert set(first) == set(SCORES) - {"t0000", "t0001", "t0002"}
+    assert first["t0003"] == "pruned at 100 examples: .310, rank 4 of 5 so far, cutoff .510"
+    assert first["t0008"] == "pruned at 100 examples: .110, rank 9 of 9, cutoff .710"
+    # Two go along whatever they score.
+    assert first["t0004"] == "pruned at 100 examples: .810, rank 2 of 9, t0001 and t0000 go on"
+    assert sum(" pruned at 300 examples: " in line for line in told) == 2
+    assert len({line for line in told if " pruned " in line}) == len(first) + 2
+    assert not any(line.startswith("t0008 finished") for line in told)  # it was clear at once
+
+
 def test_configurations_that_go_on_rest_at_their_rungs_and_train_no_example_twice(
     engine_of: Callable[..., Engine], tmp_path: Path
 ) -> None:

@@ -132,7 +132,8 @@ def test_a_run_answers_with_what_it_recommends_and_says_so(
     assert main([str(with_soup), "--text", "a slow film"]) == 0
     said = capsys.readouterr()
     who = "the greedy ensemble (2 models), which the search recommends"
-    assert said.err == f"answered by {who}\n" and said.out.startswith("sst: ")
+    assert said.err == f"loading the model\nanswering\nanswered by {who}\n"
+    assert said.out.startswith("sst: ")
     predictor = load_predictor(with_soup)
     assert predictor.who == who and predictor.place == with_soup / "soups/greedy-ensemble"
     assert main([str(with_soup), "--text", "a slow film", "--quiet"]) == 0

@@ -41,6 +41,18 @@ def test_texts_are_answered_as_a_student_reads_them(predictor: Predictor, tmp_pa
     assert table["label"].null_count == len(table)
 
 
+def test_each_phase_and_who_answered_are_told(
+    predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "texts.txt"
+    file.write_text("a good film\n")
+    assert main([str(predictor.place), "--texts", str(file), "--out", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert told.err.splitlines()[:2] == ["loading the model", f"answering {file}"]
+    assert told.err.splitlines()[2].startswith("answered by ") and told.err.count("\n") == 3
+    assert told.out == f"{tmp_path / 'texts.parquet'}\n"
+
+
 def test_pairs_have_a_tab_between_them(predictor: Predictor, tmp_path: Path) -> None:
     path = tmp_path / "pairs.txt"
     path.write_text("one\tother\n")

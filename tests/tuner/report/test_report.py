@@ -476,7 +476,12 @@ def test_a_run_that_can_only_be_read_has_a_report_all_the_same(
     monkeypatch.setattr("tuner.report.write.write_report", lambda *given, **more: run / "run.yaml")
     monkeypatch.setattr("tuner.runs.trial_table.write_trials", refuse)
     assert main([str(run), "--out", str(tmp_path / "page.html")]) == 0
-    assert capsys.readouterr().err == "no table of trials: only to be read\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "loading",
+        f"writing the report of {run}",
+        f"writing the table of {run}'s trials",
+        "no table of trials: only to be read",
+    ]
 
 
 def test_a_report_that_fails_costs_a_search_one_line(

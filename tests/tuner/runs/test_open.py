@@ -67,7 +67,7 @@ def test_every_command_says_the_same_of_a_folder_that_is_no_run(
 ) -> None:
     assert main([word.replace("EMPTY", str(tmp_path)) for word in command]) == 2
     told = f"no {LEDGER}, {RUN}, {SPACE} in it; give the folder of a search, as runs/default"
-    assert capsys.readouterr().err == f"{tmp_path}: 1 problem\n  {told}\n"
+    assert capsys.readouterr().err.endswith(f"\n{tmp_path}: 1 problem\n  {told}\n")
     assert not list(tmp_path.iterdir())  # no lock either
 
 

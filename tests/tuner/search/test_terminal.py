@@ -229,8 +229,10 @@ def test_the_block_is_drawn_in_place_below_the_events(terminal: Terminal) -> Non
     assert shown[5].startswith("x  1 of 6 trials  2 running  0:00")
     assert shown[6].startswith("best .720 [.700, .740] (t0000)")
     assert shown[7] == "  with the default configuration"
-    assert shown[8].startswith("  t0001  " + "━" * 8 + "─" * 12 + "  42 %      500/1,200  training")
-    assert len(shown) == 10
+    assert shown[8].split() == ["overall", "mood"]
+    assert shown[9] == "  t0001  " + "━" * 8 + "─" * 12 + "  42 %  500/1,200  training"
+    assert shown[10] == "  t0002  " + "─" * 20 + "   0 %    0/1,200  starting"
+    assert len(shown) == 11
     console.clear()
     assert len(terminal.screen()) == 5
 
@@ -240,11 +242,11 @@ def test_the_block_may_shrink_and_grow(terminal: Terminal) -> None:
     console.draw(engine)
     engine.end("t0000")
     console.draw(engine)
-    assert len(terminal.screen()) == 4
+    assert len(terminal.screen()) == 5
     engine.begin()
     engine.begin()
     console.draw(engine)
-    assert len(terminal.screen()) == 6
+    assert len(terminal.screen()) == 7
 
 
 def test_a_warning_leaves_the_block_whole(
@@ -264,7 +266,7 @@ def test_lines_never_wrap(terminal: Terminal, columns: int) -> None:
     console, engine = terminal.console(), FakeEngine(trials=1, live=2)
     for _ in range(3):
         console.draw(engine)
-    assert len(terminal.screen()) == 5
+    assert len(terminal.screen()) == 6
     assert max(map(len, terminal.screen())) < columns
 
 
@@ -275,7 +277,7 @@ def test_a_window_made_narrower_is_cleaned_up(terminal: Terminal) -> None:
     terminal.resize(30, 24)
     for _ in range(2):
         console.draw(engine)
-    assert len(terminal.screen()) == 5
+    assert len(terminal.screen()) == 6
 
 
 def test_a_low_window_says_how_many_trials_it_leaves_out(terminal: Terminal) -> None:
@@ -322,6 +324,47 @@ def test_stopped_failed_and_repeated_trials_are_counted(terminal: Terminal) -> N
     assert best == "none has finished yet"
 
 
+# --- the running trials as a table --------------------------------------------------------------
+
+
+def lines_of(engine: FakeEngine, width: int = 100, height: int = 24) -> list[str]:
+    view: Any = View(engine)  # type: ignore[arg-type]
+    return [fitting(line, width) for line in view.lines(view.began, height, width)]
+
+
+def with_tasks(names: list[str], params: dict[str, Any]) -> FakeEngine:
+    """One trial that has finished, and one in the middle of a long training."""
+    engine = FakeEngine(stages=in_full(2, 10_000))
+    tasks = {name: {"value": 0.5} for name in names}
+    for examples in (10_000, 5_000):
+        name = engine.begin(params=params)
+        engine.live[name].examples = examples
+        shared = {"score": 0.72, "interval": [0.7, 0.74], "tasks": tasks}
+        engine.add("evaluated", trial=name, examples=examples, **shared)
+    engine.add("finished", trial="t0000")
+    del engine.live["t0000"]
+    return engine
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_all_scores_and_settings_of_the_usual_tasks_are_seen(width: int) -> None:
+    names = ["sentiment", "paraphrase", "similarity"]
+    params = {f"{kind}.{name}": 8 for kind in ("loss.weights", "batch.sizes") for name in names}
+    params |= {"optim.learning_rate": 1e-4, "optim.layer_decay": 0.95, "smart.weight": 0.08}
+    lines = lines_of(with_tasks(names, params), width)
+    assert max(map(len, lines)) < width and "…" not in "".join(lines)
+    assert " ".join(lines[2:-2]).split() == ["with", *(f"{k}={v}" for k, v in params.items())]
+    assert lines[-2].split() == ["overall", *names]
+    assert lines[-1].split()[-4:] == [".720", ".500", ".500", ".500"]
+    assert len(lines[-1]) == len(lines[-2])  # figures stand below their names
+
+
+def test_many_tasks_have_shorter_names_before_a_score_is_lost() -> None:
+    names = [f"task_with_a_long_name_{number}" for number in range(6)]
+    head, line = lines_of(with_tasks(names, {}))[-2:]
+    assert line.split()[-7:] == [".720", *[".500"] * 6] and len(head.split()) == 7
+
+
 # --- speed and time left ------------------------------------------------------------------------
 
 
@@ -332,7 +375,8 @@ def test_with_a_task_as_objective_its_value_is_shown() -> None:
     name = engine.begin()
     ends = {"score": 0.72, "interval": [0.7, 0.74]}
     engine.add("evaluated", trial=name, examples=MOST, tasks={"mood": task}, **ends)
-    assert View(engine).trial(engine.live[name]).endswith("  .500  mood .500")
+    head, line = lines_of(engine)[-2:]
+    assert head.split() == ["mood"] and line.endswith("  .500")
     engine.add("finished", trial=name)
     assert best_line(engine.state) == "best mood .500 [.400, .600] (t0000)"
 
@@ -341,7 +385,7 @@ def view_after(engine: FakeEngine, seconds: float, examples: int) -> tuple[View,
     """A view that has seen the first live trial make this progress."""
     view: Any = View(engine)  # type: ignore[arg-type]
     now = view.began
-    view.lines(now, 20)
+    view.lines(now, 20, 100)
     next(iter(engine.live.values())).examples += examples
     return view, now + seconds
 
@@ -351,15 +395,15 @@ def test_the_speed_is_that_of_all_trials_together() -> None:
     engine.live["t0002"].examples = 50  # before the search was watched
     view, now = view_after(engine, 10, 400)
     engine.live["t0002"].examples += 100
-    assert view.lines(now, 20)[1].endswith("  50 examples/s")
-    assert view.lines(now + module.WINDOW + 1, 20)[1].endswith("(t0000)")
+    assert view.lines(now, 20, 100)[1].endswith("  50 examples/s")
+    assert view.lines(now + module.WINDOW + 1, 20, 100)[1].endswith("(t0000)")
 
 
 def test_the_time_left_is_for_what_runs_and_what_is_to_come() -> None:
     engine = FakeEngine(live=1, stages=in_full(3, MOST))
     view, now = view_after(engine, 10, 200)  # 20 a second; 1000 to go, and 2 trials of 1200
     assert view.left(now) == pytest.approx(3400 / 20)
-    assert "0:10, about 2:50 left" in view.lines(now, 20)[0]
+    assert "0:10, about 2:50 left" in view.lines(now, 20, 100)[0]
 
 
 def test_repeats_and_the_time_budget_count_too() -> None:
@@ -376,10 +420,10 @@ def test_repeats_and_the_time_budget_count_too() -> None:
 def test_a_trial_is_measured_by_its_own_length_and_the_time_left_by_all_rungs() -> None:
     stages = Stages((Rung(300, 3), Rung(MOST, 1)))
     engine = FakeEngine(stages=stages)
-    name = engine.begin(length=300)
+    engine.begin(length=300)
     view, now = view_after(engine, 10, 150)
-    assert view.trial(engine.live[name]).endswith(" 50 %      150/300  training")
     assert view.left(now) == pytest.approx((150 + 2 * 300 + MOST) / 15)
+    assert view.lines(now, 20, 100)[-1].endswith(" 50 %  150/300  training")
 
 
 def test_there_is_no_estimate_without_progress_or_while_stopping() -> None:
@@ -467,5 +511,5 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
     assert [line[10:] for line in shown[:3]] == ["event 4", "event 8", "event 12"]
     assert shown[3] == "careful" and shown[-1] == "the end"
     assert len(shown) == 9 and shown[4].startswith("x  0 of 6 trials  2 running")
-    assert re.fullmatch(r"  t0000  [━─]{20} +\d+ % +[\d,]+/1,200  training", shown[6])
+    assert re.fullmatch(r"  t0000  [━─]{20} +\d+ %  [\d,]+/1,200  training", shown[6])
     assert max(map(len, shown)) < 70

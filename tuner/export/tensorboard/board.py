@@ -161,7 +161,9 @@ class Board:
 
     def _start(self, trial: TrialState) -> None:
         self.files[trial.id] = EventFile(self._place(trial))
-        cells = self.columns.values(trial.settings, trial.origin, OUTCOMES[trial.status])
+        best = trial.chosen(self.state.objectives) if trial.status != "open" else None
+        score = None if best is None else float(best["score"])
+        cells = self.columns.values(trial.settings, trial.origin, OUTCOMES[trial.status], score)
         start = session_start(name_of(trial, self.state), cells, trial.created)
         self.files[trial.id].add(start, trial.created)
 

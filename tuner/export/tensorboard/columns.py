@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -25,6 +26,11 @@ from tuner.space.values import matches, meaning, spread
 Value: TypeAlias = "str | float | bool"
 
 ORIGIN, OUTCOME = "origin", "outcome"
+# TensorBoard shows five settings, by name, and only then scores, which a usual screen has no room
+# for. So the score that counts is a column among the settings too; a capital comes before all.
+SCORE = "Overall"
+FIRST = 5  # settings that TensorBoard ticks
+LETTERS = 12  # that fit above an axis of the parallel coordinates
 OUTCOMES = {"open": "running", "finished": "finished", "stopped": "pruned", "failed": "failed"}
 ORIGINS = ("default", "start_from", "sampler", "promoted", "confirm", "soup")
 
@@ -35,9 +41,10 @@ class BoardColumn:
     about: str
     key: str  # the parameter it is made from
     read: Callable[[Any], Value | None]  # of that parameter's value; None leaves the cell empty
-    shown: bool  # among the first that TensorBoard ticks; it has room for five
+    shown: bool  # among those of which TensorBoard ticks the first
     ends: tuple[float, float] | None = None
     choices: tuple[Value, ...] = ()
+    label: str = ""  # shown for its name
 
     def within(self, value: Value | None) -> BoardColumn:
         """The same with this value among the choices: the filter hides what is not offered."""
@@ -59,22 +66,53 @@ class Columns:
             column.within(column.read(default[column.key]) if column.key in default else None)
             for column in found
         ]
+        about = "best overall score of the trial, once it has ended"
+        score = BoardColumn(SCORE, about, SCORE, _number, True, ends=(0.0, 1.0))
         about = "the default, a known point, the sampler's, a repeat of another trial, or a soup"
         origin = BoardColumn(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
         about = "how the trial ended"
         outcome = BoardColumn(OUTCOME, about, OUTCOME, str, False, choices=tuple(OUTCOMES.values()))
-        return cls((*fitting, origin, outcome), default)
+        return cls((score, *the_telling(fitting, space), origin, outcome), default)
 
     def values(
-        self, settings: Mapping[str, Any], origin: str, outcome: str = OUTCOMES["finished"]
+        self,
+        settings: Mapping[str, Any],
+        origin: str,
+        outcome: str = OUTCOMES["finished"],
+        score: float | None = None,
     ) -> dict[str, Value]:
         """A trial's cells. A parameter that takes no part in it has none.
 
         The default, and a repeat of it, has no settings: it is what base alone gives.
         """
-        known = {**(settings or self.default), ORIGIN: origin, OUTCOME: outcome}
+        known = {**(settings or self.default), ORIGIN: origin, OUTCOME: outcome, SCORE: score}
         cells = {c.name: c.read(known[c.key]) for c in self.columns if c.key in known}
         return {name: value for name, value in cells.items() if value is not None}
+
+
+def the_telling(columns: list[BoardColumn], space: Space) -> list[BoardColumn]:
+    """With those shown, if they are enough, that are ranges and that all tasks share.
+
+    They have names that fit above an axis.
+    """
+    names = space.task_set.names
+    shown = [column for column in columns if column.shown]
+    common = [column for column in shown if column.name.rpartition(".")[2] not in names]
+    ranges = [column for column in common if column.ends]
+    some = next((found for found in (ranges, common) if len(found) >= FIRST - 1), shown)
+    ends = Counter(column.name.rpartition(".")[2] for column in columns)
+
+    def label(name: str) -> str:
+        last = name.rpartition(".")[2]
+        fits = len(name) <= LETTERS or ends[last] > 1 or last in names
+        return name if fits else last
+
+    return [
+        replace(column, shown=True, label=label(column.name))
+        if column in some
+        else replace(column, shown=False)
+        for column in columns
+    ]
 
 
 def default_values(space: Space) -> dict[str, Any]:
@@ -100,8 +138,10 @@ def dropouts_of(encoder: str) -> dict[str, float]:
         config = json.loads(file.read_text(encoding="utf-8")) if file else {}
     except (OSError, ValueError):
         return {}
-    hidden = next((config[name] for name in HIDDEN_DROPOUT if name in config), None)
-    attention = next((config[name] for name in ATTENTION_DROPOUT if name in config), None)
+    hidden, attention = (
+        next((config[names[0]] for names in kinds if names[0] in config), None)
+        for kinds in (HIDDEN_DROPOUT, ATTENTION_DROPOUT)
+    )
     found: dict[str, Any] = {"encoder.dropout": hidden, "head.dropout": hidden}
     found["encoder.attention_dropout"] = attention
     return {key: value for key, value in found.items() if is_number(value)}

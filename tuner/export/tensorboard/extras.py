@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from model.common.files import remove_folder
 from model.evaluation.model_folder import SPEC
+from tuner.export.tensorboard.columns import ORIGIN, SCORE, Value
 from tuner.export.tensorboard.event_files import (
     BOARD,
     PICTURES,
@@ -65,8 +66,10 @@ def write_soups(board: Board) -> None:
         place = board.folder / BOARD / slug(method.name)
         remove_folder(place)
         file, when = EventFile(place), soup.time
-        file.add(session_start(row_of(method.name), {"origin": "soup"}, when), when)
-        file.add(scalars(_scores(method)), when)
+        scores = _scores(method)
+        cells: dict[str, Value] = {SCORE: method.overall.value, ORIGIN: "soup"}
+        file.add(session_start(row_of(method.name), cells, when), when)
+        file.add(scalars(scores), when)
         file.add(session_end("finished", when), when)
         file.add(text("about", _about(method)), when)
         kept = method.folder or method.name == soup.recommended

@@ -44,7 +44,7 @@ def metrics_of(tasks: Iterable[str]) -> list[BoardMetric]:
         BoardMetric("best/overall", "best overall", "of the trial's best evaluation so far"),
     ]
     metrics += [
-        BoardMetric(f"best/{name}", f"best: {name}", f"{name} at the trial's best evaluation")
+        BoardMetric(f"best/{name}", name, f"{name} at the trial's best evaluation")
         for name in names
     ]
     metrics += [
@@ -84,7 +84,12 @@ def experiment(
 
 
 def _info(column: BoardColumn) -> Any:
-    info = api_pb2.HParamInfo(name=column.name, description=column.about, differs=column.shown)
+    info = api_pb2.HParamInfo(
+        name=column.name,
+        display_name=column.label,
+        description=column.about,
+        differs=column.shown,
+    )
     if column.ends is not None:
         info.type = api_pb2.DATA_TYPE_FLOAT64
         info.domain_interval.min_value, info.domain_interval.max_value = column.ends

@@ -81,7 +81,7 @@ def draw_scores(answer: BestAnswer, prefix: str) -> Figure | None:
 
 def _goal_axis(answer: BestAnswer) -> str:
     if answer.goal == OVERALL:
-        return "overall score on dev (0 to 1)"
+        return "overall score on dev"
     return f"{answer.goal} on dev ({answer.metrics[answer.goal]})"
 
 

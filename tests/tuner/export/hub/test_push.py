@@ -223,8 +223,9 @@ def test_a_secret_in_a_file_is_found(
 
 def test_a_dry_run_sends_nothing(run: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(run), NAME, "--dry-run", "--model", "greedy soup"]) == 0
-    said = capsys.readouterr().out
+    said, err = capsys.readouterr()
     assert "model.safetensors" in said and "README.md" in said and "names no licence" in said
+    assert err == "loading\ngathering the model's files\n"
     assert hub.requests == []
 
 

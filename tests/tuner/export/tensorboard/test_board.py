@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.tuner.boards import (
 )
 from tests.tuner.soup_runs import made_up_method, made_up_soup, write_record
 from tuner.export.tensorboard.board import Board, rebuild
-from tuner.export.tensorboard.columns import Columns
+from tuner.export.tensorboard.columns import FIRST, SCORE, Columns, dropouts_of
 from tuner.export.tensorboard.event_files import HISTORY, PICTURES, files_in
 from tuner.runs.ledger import Ledger
 from tuner.soup.record import TaskScore
@@ -78,7 +79,29 @@ def test_a_parameter_that_takes_no_part_has_no_cell_and_is_not_among_the_first(
     cells = columns.values(POINT, "sampler")
     assert not {"smart.radius", "smart.radius.log10", "smart.steps"} & set(cells)
     shown = {column.name for column in columns.columns if column.shown}
-    assert shown <= set(cells)  # or parallel coordinates would leave the trial out
+    assert shown <= {SCORE, *cells}  # or parallel coordinates would leave the trial out
+
+
+def test_the_first_five_are_the_score_and_what_all_tasks_share_by_names_that_fit() -> None:
+    columns = Columns.of(load_space("default", None, {"encoder.name": "tiny"})).columns
+    first = sorted((column for column in columns if column.shown), key=lambda each: each.name)
+    assert [(column.name, column.label or column.name) for column in first][:FIRST] == [
+        (SCORE, SCORE),
+        ("encoder.dropout", "dropout"),
+        ("optim.layer_decay", "layer_decay"),
+        ("optim.learning_rate", "learning_rate"),
+        ("smart.weight", "smart.weight"),
+    ]
+
+
+def test_a_score_is_a_cell_once_the_trial_has_ended(tmp_path: Path) -> None:
+    run = made_up(tmp_path)
+    name = run.create(POINT)
+    run.evaluate(name, 200, 0.625)
+    start = "_hparams_/session_start_info"
+    assert SCORE not in str(history(run, name)[start])
+    run.finish(name)
+    assert SCORE in str(history(run, name)[start])
 
 
 def test_the_default_is_shown_with_what_it_means(tmp_path: Path) -> None:
@@ -91,6 +114,19 @@ def test_the_default_is_shown_with_what_it_means(tmp_path: Path) -> None:
     offered = {column.name: column.choices for column in columns.columns}
     assert "16-16-16" in offered["batch.sizes"] and 16.0 in offered["batch.sizes.similarity"]
     assert columns.values({}, "confirm") == {**cells, "origin": "confirm"}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [("hidden_dropout_prob", "attention_probs_dropout_prob"), ("dropout", "attention_dropout")],
+)
+def test_the_encoders_own_dropout_is_a_number(tmp_path: Path, named: tuple[str, str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(dict(zip(named, (0.1, 0.2), strict=True))))
+    assert dropouts_of(str(tmp_path)) == {
+        "encoder.dropout": 0.1,
+        "head.dropout": 0.1,
+        "encoder.attention_dropout": 0.2,
+    }
 
 
 @pytest.mark.parametrize("name", shipped_spaces())
@@ -387,7 +423,7 @@ def check_columns(experiment: Any) -> None:
     first = [column["name"] for column in experiment["hparamInfos"][:5]]
     assert not [name for name in first if name.startswith("smart.r") or name.endswith("log10")]
     tags = [metric["name"]["tag"] for metric in experiment["metricInfos"]]
-    assert tags[:2] == ["best/overall", "best/sentiment"]
+    assert first[0] == SCORE and tags[:2] == ["best/overall", "best/sentiment"]
     assert {"score/overall", "best/similarity", "trial/examples", "trial/seconds"} <= set(tags)
 
 

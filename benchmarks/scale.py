@@ -1,13 +1,15 @@
 """The driver's own time per trial in large searches, and how fast it resumes: a simulated cluster.
 
     python benchmarks/scale.py [--trials 1000 10000] [--slots 256] [--sampler tpe]
+    python benchmarks/scale.py --suggestions --sampler task_gp --trials 10 50 200 --slots 2
 
 Everything that decides is the search's own: the engine with its ledger on disk, the rungs, the
 sampler, the study file, the checkpoints that are kept and deleted. Only training and Ray are made
 up: 256 slots of different speed report the points of made-up learning curves in the order in which
 they would come, and write the folders that a checkpoint would be. Counted is the processor time
 inside the engine. Waiting is counted apart: mostly for the disk, as by design each line of the
-ledger is on it before anything acts on the line.
+ledger is on it before anything acts on the line. With `--suggestions` the time of a suggestion
+alone is told, up to each number of trials in one search whose other points are drawn at random.
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ import argparse
 import math
 import os
 import random
+import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from simulated import make_engine, simulate
 
 from tuner.engine.engine import Engine
+from tuner.engine.sampling import Suggestion
 from tuner.engine.stages import for_trials
 from tuner.runs.state import TrialState
 from tuner.space.space import Space, load_space
@@ -90,13 +96,49 @@ def resumed(folder: Path, space: Space, trials: int, slots: int, sampler: str) -
     return clock
 
 
+AROUND = 5  # suggestions before each number of trials, of which the median is told
+
+
+def suggestions(space: Space, numbers: list[int], slots: int, sampler: str) -> None:
+    stages = for_trials(max(numbers), MAXIMUM, shortest=EVERY)
+    engine = make_engine(space, folder=None, stages=stages, slots=slots, sampler="random")
+    engine.space = replace(space, start_from=())
+    took: dict[int, list[float]] = {number: [] for number in sorted(numbers)}
+    suggest = engine.suggester.next
+
+    def timed(fixed: Mapping[str, Any] | None = None) -> Suggestion | None:
+        there, clock = len(engine.state.search_trials), Clock()
+        for number, seconds in took.items():
+            if number - AROUND <= there < number:
+                engine.state.sampler = sampler
+                with clock.running():
+                    found = suggest(fixed)
+                engine.state.sampler = "random"
+                seconds.append(1000 * clock.own)
+                return found
+        return suggest(fixed)
+
+    engine.suggester.next = timed  # type: ignore[method-assign]
+    for _ in simulate(engine, score, cycle([0.7, 1.0, 1.3])):
+        if not engine.state.missing:
+            break
+    medians = {number: statistics.median(seconds) for number, seconds in took.items()}
+    first = next(iter(medians.values()))
+    for number, median in medians.items():
+        print(f"{number:6} trials: {median:.1f} ms a suggestion, {median / first:.2f} x")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--slots", type=int, default=256)
     parser.add_argument("--sampler", default="tpe")
+    parser.add_argument("--suggestions", action="store_true", help="time each suggestion alone")
     arguments = parser.parse_args()
     space = load_space("default")
+    if arguments.suggestions:
+        suggestions(space, arguments.trials, arguments.slots, arguments.sampler)
+        return
     means = []
     for trials in arguments.trials:
         with tempfile.TemporaryDirectory(prefix="stockpot-scale-") as name:

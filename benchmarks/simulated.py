@@ -21,7 +21,8 @@ from tuner.runs.retention import CheckpointStore
 from tuner.runs.state import RunState, TrialState
 from tuner.space.space import Space
 
-Curve = Callable[[TrialState, int], float]  # the score of a trial after so many examples
+# The score of a trial after so many examples, or all that an evaluation would say of its scores.
+Curve = Callable[[TrialState, int], "float | dict[str, Any]"]
 
 
 class Memory:
@@ -92,17 +93,20 @@ def make_engine(
     )
 
 
-def record(examples: int, score: float, noise: float, tasks: tuple[str, ...]) -> dict[str, Any]:
-    """An evaluation of the size that a trial reports."""
+def alike(score: float, noise: float, tasks: tuple[str, ...]) -> dict[str, Any]:
+    """All tasks with the same score."""
     interval = [score - noise, score + noise]
     task = {"metric": "accuracy", "value": score, "interval": interval, "loss": 0.5}
+    return {"score": score, "interval": interval, "tasks": {name: dict(task) for name in tasks}}
+
+
+def record(examples: int, scores: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation of the size that a trial reports."""
     name = f"step-{examples:08d}"
     return {
         "step": examples // 48,
         "examples": examples,
-        "score": score,
-        "interval": interval,
-        "tasks": {name: dict(task) for name in tasks},
+        **scores,
         "seconds": 1.0,
         "examples_per_second": 75.0,
         "checkpoint": name,
@@ -143,7 +147,10 @@ def simulate(
             return
         now, name, examples, speed = heapq.heappop(coming)
         trial = engine.state.trials[name]
-        found = record(examples, curve(trial, examples), noise, tuple(tasks))
+        scored = curve(trial, examples)
+        if isinstance(scored, float):
+            scored = alike(scored, noise, tuple(tasks))
+        found = record(examples, scored)
         if isinstance(engine.ledger, Ledger):  # what the worker would have written
             place = engine.folder / "trials" / name / "checkpoints" / found["checkpoint"]
             (place / "model").mkdir(parents=True, exist_ok=True)

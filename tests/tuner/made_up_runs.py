@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,12 @@ class FakeSpace:
     ) -> dict[str, Any]:
         point = {"rate": 10 ** rng.uniform(-5, -2), "weight": rng.uniform(0, 10)}
         return {**point, "sizes": [4, 4, 4], **(given or {})}
+
+    def every(
+        self, rng: np.random.Generator, given: Mapping[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        while True:
+            yield self.draw(rng, given)
 
     def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
         return {**params, "sizes": SIZES[params["sizes"]]}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tuner.engine.points import PointColumn, Points
 from tuner.engine.results import full_length, settings_of, unit_offset
-from tuner.engine.task_gp import Model, model_of
+from tuner.engine.task_gp import Model, key_of, model_of, most_expected
 from tuner.runs.state import DEFAULT, RunState
 from tuner.scoring.summary import Expected
 from tuner.space.domains import Choice, Number
@@ -47,13 +47,32 @@ def expected_of(state: RunState, space: Space) -> Expected | None:
     pair = [best.configuration, default]
     if pair[0] == default or not all(name in model.tried for name in pair):
         return None
-    at = np.stack([model.tried[str(name)] for name in pair])
-    drawn = model.surrogate.draw(at, DRAWS, np.random.default_rng(state.seed))
-    drawn = drawn + unit_offset(state, points)
-    mine, its = drawn.mean(0).tolist()
-    doubt, its_doubt = drawn.std(0).tolist()
-    worse = float((drawn[:, 0] < drawn[:, 1]).mean())
-    return Expected(full_length(state), mine, doubt, its, its_doubt, worse)
+    rng = np.random.default_rng(state.seed)
+    top = most_expected(state, points, model, rng)
+    at = np.stack([*(model.tried[str(name)] for name in pair), points.encode(top)])
+    drawn = model.surrogate.draw(at, DRAWS, rng) + unit_offset(state, points)
+    means, sds = drawn.mean(0).tolist(), drawn.std(0).tolist()
+    names = [str(run["name"]) for run in state.earlier]
+    known = {key_of(points, settings_of(state, points, name)): name for name in model.tried}
+    mine, its = (points.space.params(s) for s in (settings_of(state, points, pair[0]), top))
+    changes = {
+        key: (mine.get(key), its.get(key))
+        for key in {**mine, **its}
+        if mine.get(key) != its.get(key)
+    }
+    return Expected(
+        examples=full_length(state),
+        best=means[0],
+        best_sd=sds[0],
+        default=means[1],
+        default_sd=sds[1],
+        worse=float((drawn[:, 0] < drawn[:, 1]).mean()),
+        top=means[2],
+        top_sd=sds[2],
+        top_trial=known.get(key_of(points, top)),
+        top_changes=changes,
+        earlier=tuple(zip(names, model.surrogate.taken(), strict=True)),
+    )
 
 
 def effects_of(state: RunState, space: Space) -> list[Effect]:

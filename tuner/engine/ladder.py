@@ -1,15 +1,15 @@
 """Who goes on: promotion by successive halving, with examples seen as the resource.
 
 Configurations are ranked at each rung by the score that they have there; with several objectives
-those on the Pareto front come first. A configuration goes on to the next rung as soon as it is sure
-to be among the best, or among the best `1 / reduction` of those that are through while a slot would
-be idle otherwise. Nobody is judged by less than the rung has seen, and everything follows from the
-results, so the ledger gives the same decisions again.
+those on the Pareto front come first, and of these the best in each objective. A configuration goes
+on to the next rung as soon as it is sure to be among the best, or among the best `1 / reduction` of
+those that are through while a slot would be idle otherwise. Nobody is judged by less than the rung
+has seen, and everything follows from the results, so the ledger gives the same decisions again.
 
 The default configuration goes along up to the last rung before the finals: it is what all others
 are compared with. So does the first start point, which is known from training in full: a score
 after a small part of it is a weak reason to drop it. A final is given to another only if that is
-better by more than chance.
+better by more than chance. Neither takes the place of who is best in one of several objectives.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class RungResult:
     """A configuration at a rung. Sorted, the best come first; of equals the earlier one.
 
     With several objectives that is by how many others are better in all of them, so that those on
-    the Pareto front come first, and only then by the mean of the objectives.
+    the Pareto front come first; of these who is best in one of them; and only then by the mean.
     """
 
     beaten: int  # by how many
+    follows: bool  # of several objectives it is the best in none
     rank: float  # the score, turned round
     order: int
     configuration: str = field(compare=False)
@@ -57,14 +58,26 @@ class Level:
     results: list[RungResult] = field(default_factory=list)  # best first
     waiting: list[RungResult] = field(default_factory=list)  # of these, what may still go on
 
-    def beat(self, values: tuple[float, ...]) -> None:
-        """A newcomer with these values leaves some of the others behind."""
+    def add(self, new: RungResult, *, waits: bool) -> None:
+        insort(self.results, new)
+        if waits:
+            insort(self.waiting, new)
+        if new.values:  # which may leave others behind
+            self.results = self._ranked(new)
+            there = {each.configuration for each in self.waiting}
+            self.waiting = [each for each in self.results if each.configuration in there]
 
-        def ranked(each: RungResult) -> RungResult:
-            return replace(each, beaten=each.beaten + dominates(values, each.values))
-
-        self.results = sorted(map(ranked, self.results))
-        self.waiting = sorted(map(ranked, self.waiting))
+    def _ranked(self, new: RungResult) -> list[RungResult]:
+        beaten = [
+            replace(each, beaten=each.beaten + dominates(new.values, each.values))
+            for each in self.results
+        ]
+        # Of equals the better one in all, which is on the front.
+        best = {
+            min(beaten, key=lambda r, n=n: (-r.values[n], r.beaten, r.rank, r.order)).configuration  # type: ignore[misc]
+            for n in range(len(new.values))
+        }
+        return sorted(replace(each, follows=each.configuration not in best) for each in beaten)
 
 
 def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
@@ -73,10 +86,13 @@ def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 class Ladder:
-    def __init__(self, stages: Stages, reduction: float, default: str | None = None) -> None:
+    def __init__(
+        self, stages: Stages, reduction: float, default: str | None = None, objectives: int = 1
+    ) -> None:
         self.stages = stages
         self.reduction = reduction
         self.default = default
+        self.objectives = objectives
         self.start: str | None = None  # the first start point
         self.levels = [Level() for _ in stages.rungs]
         self.order: dict[str, int] = {}  # of configurations, as they were created
@@ -102,14 +118,10 @@ class Ladder:
         if configuration in at.running:
             at.running.remove(configuration)
             beaten = sum(dominates(each.values, values) for each in at.results)
-            if values:
-                at.beat(values)
             order = self.order[configuration]
-            found = RungResult(beaten, -score, order, configuration, noise, values)
-            insort(at.results, found)
+            found = RungResult(beaten, False, -score, order, configuration, noise, values)
             above = self.levels[level + 1].entered if level < self.stages.top else set()
-            if configuration not in above:
-                insort(at.waiting, found)
+            at.add(found, waits=configuration not in above)
 
     def fail(self, configuration: str, level: int) -> None:
         """It has no result at this rung, and will have none: its place is another's."""
@@ -168,11 +180,36 @@ class Ladder:
                     return name, level + 1
         return None
 
+    def ahead_of_time(self) -> tuple[str, int] | None:
+        """Who may go on while there are configurations left to propose, and to which rung.
+
+        What is proposed next can then follow from longer training, too: early scores alone do not
+        show what climbs and what stands still. Those that go along in any case cost nothing; and
+        with them the best of the first few, where two places or more are left to the others.
+        """
+        for level in reversed(range(self.stages.top - 1)):
+            at, above, along = self.levels[level], self.levels[level + 1], self._along(level)
+            waiting = [each.configuration for each in at.waiting]
+            for name in along:
+                if name in waiting and not self.is_full(level + 1):
+                    return name, level + 1
+            others = [name for name in waiting if name not in along]
+            several = self.places(level + 1) - len(along) >= 2 and above.entered <= {*along}
+            if others and several and len(at.results) * self.reduction >= self.places(level):
+                return others[0], level + 1
+        return None
+
     def _along(self, level: int) -> list[str]:
-        """Who goes on from this rung whatever its score, as long as a place is left for another."""
+        """Who goes on from this rung whatever its score, as long as a place is left for another.
+
+        With several objectives, for the best in each of them.
+        """
         names = (name for name in (self.default, self.start) if name is not None)
         coming = [name for name in names if self._may_come(name, level)]
-        return coming[: max(1, self.places(level + 1) - 1)]
+        places = self.places(level + 1)
+        return coming[
+            : max(0, places - self.objectives) if self.objectives > 1 else max(1, places - 1)
+        ]
 
     def _may_come(self, name: str, level: int) -> bool:
         """Whether it goes on from this rung, or still may: no place is kept for one that cannot."""
@@ -214,12 +251,9 @@ class Ladder:
         start points, of which the first is thought best: a score after a part of the training is
         weak evidence against it.
         """
-        if not self.stages.top:
+        found = self._last()
+        if not found:
             return []
-        level = next((n for n in reversed(range(self.stages.top)) if self.levels[n].results), None)
-        if level is None:
-            return []
-        found = self.levels[level].results
         means = {
             each.configuration: mean([each.score, *repeats.get(each.configuration, ())])
             for each in found
@@ -228,14 +262,26 @@ class Ladder:
             each.configuration: each.noise / (1 + len(repeats.get(each.configuration, ()))) ** 0.5
             for each in found
         }
-        beaten = {each.configuration: each.beaten for each in found}
+        placed = {each.configuration: (each.beaten, each.follows) for each in found}
         # Stable: of equals the better of one seed comes first.
-        order = sorted(means, key=lambda name: (beaten[name], -means[name]))
+        order = sorted(means, key=lambda name: (placed[name], -means[name]))
         best, margin = means[order[0]], noise[order[0]]
         first = next((n for n in starts if n in means and best - means[n] <= STAYS * margin), None)
         if self.default in means and best - means[self.default] <= MARGIN * margin:
             first = self.default
-        return order if first is None else [first, *(name for name in order if name != first)]
+        return order if first is None else self.put_first(first, order)
+
+    def put_first(self, name: str, order: Sequence[str]) -> list[str]:
+        """Before all others but those that are best in one of several objectives."""
+        leads = {each.configuration for each in self._last() if each.values and not each.follows}
+        before = [each for each in order if each in leads]
+        return list(dict.fromkeys([*before, name, *order]))
+
+    def _last(self) -> list[RungResult]:
+        """At the longest rung before the finals that has any."""
+        return next(
+            (at.results for at in reversed(self.levels[: self.stages.top]) if at.results), []
+        )
 
 
 def mean(values: Sequence[float]) -> float:

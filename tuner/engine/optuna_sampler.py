@@ -136,7 +136,7 @@ class TaskGPSampler(BaseSampler):
         order = np.argsort(-mean, kind="stable")
         best = [tried[scored[n].number] for n in order[:BEST]]
         known = {key_of(points, each) for each in tried.values()}
-        incumbent = float(mean[order[0]])
+        incumbent = seen[order[0]].point
         return most_promising(surrogate, points, rng, best, incumbent, known, given)
 
     def _settings(self, params: Mapping[str, Any]) -> Settings | None:

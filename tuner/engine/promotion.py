@@ -47,7 +47,7 @@ class Promotion:
         self.points = points
         self._sure_of: tuple[int, str | None] | None = None  # after so many closed trials
         self._started = False  # whether the first start point has been
-        self.ladder = Ladder(stages, reduction)
+        self.ladder = Ladder(stages, reduction, objectives=len(state.objectives))
         for trial in state.trials.values():
             self.enter(trial)
             self.rank(trial)
@@ -149,7 +149,8 @@ class Promotion:
     def next(self) -> NextStep | None:
         """None while there is nothing to do but to wait, or all is done."""
         if self.state.missing:
-            return NextStep()
+            early = None if self.points is None else self.ladder.ahead_of_time()
+            return NextStep(*early) if early else NextStep()
         if promoted := self.ladder.promotion():
             return NextStep(*promoted)
         if not all(map(self.ladder.is_complete, range(self.stages.top or 1))):
@@ -218,7 +219,7 @@ class Promotion:
         if self._sure_of is None or self._sure_of[0] != done:
             self._sure_of = done, self._better(ranked)
         better = self._sure_of[1]
-        return ranked if better is None else [better, *(n for n in ranked if n != better)]
+        return ranked if better is None else self.ladder.put_first(better, ranked)
 
     def _better(self, ranked: list[str]) -> str | None:
         """Which configuration is surely better in full than the one that ranks first, if any."""

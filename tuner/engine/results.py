@@ -19,6 +19,11 @@ Array = NDArray[np.float64]
 Settings = dict[str, Any]
 
 MOST = 200  # results that a model is fitted to: the time grows with their cube
+FAILED = MOST // 4  # besides, points to keep away from
+# Of a score's variance, what other trials do not share. They are scored on the same dev rows, so a
+# difference of two has about a quarter of the variance of one (`tuner.engine.ladder.MARGIN`), each
+# of them an eighth. Half is careful: with less, luck was taken for a lead too often.
+UNSHARED = 0.5
 
 
 def settings_of(state: RunState, points: Points, configuration: str) -> Settings:
@@ -34,7 +39,7 @@ def full_length(state: RunState) -> int:
 
 
 def observations(state: RunState, points: Points, full: int) -> Iterator[tuple[str, Observed]]:
-    """What the runs scored; of too many, the latest.
+    """What the runs scored, and which failed; of too many, the latest of each.
 
     Of each run the last score, as those before it are of a rate that was still high; of runs that
     go on, all. One that diverged or did not fit into memory counts as the worst that was seen.
@@ -56,11 +61,11 @@ def observations(state: RunState, points: Points, full: int) -> Iterator[tuple[s
         share = min(1.0, entry["examples"] / full)
         point = points.encode(settings_of(state, points, trial.configuration))
         yield trial.configuration, Observed(point, share, own, variances)
-    for trial in state.trials.values():
-        if worst and trial.status == "failed" and trial.kind in INFEASIBLE:
-            point = points.encode(settings_of(state, points, trial.configuration))
-            share = _length(state, trial, full) / full
-            yield trial.configuration, Observed(point, share, worst, dict.fromkeys(names, 0.0))
+    failed = [t for t in state.trials.values() if t.status == "failed" and t.kind in INFEASIBLE]
+    for trial in failed[-FAILED:] if worst else ():
+        point = points.encode(settings_of(state, points, trial.configuration))
+        share = _length(state, trial, full) / full
+        yield trial.configuration, Observed(point, share, worst, dict.fromkeys(names, 0.0))
 
 
 def _entries(state: RunState, trial: TrialState) -> Sequence[Event]:
@@ -85,8 +90,9 @@ def _length(state: RunState, trial: TrialState, full: int) -> int:
 
 
 def variance_of(of_task: Mapping[str, Any]) -> float:
+    """By which scores of two trials differ, beside the luck of their seeds."""
     low, high = of_task.get("interval") or (0.0, 0.0)
-    return float(((high - low) / 3.92) ** 2)
+    return float(UNSHARED * ((high - low) / 3.92) ** 2)
 
 
 def weights_of(

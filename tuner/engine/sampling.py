@@ -19,7 +19,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ from tuner.runs.state import RunState, TrialState, objective_score, objective_va
 from tuner.space.space import Space
 
 TRIES = 10  # suggestions of a sampler, before a draw takes its place
-DRAWS = 1000  # of points that were all tried before: then there are no others
+DRAWS = 100  # of points that were all tried before; then they are gone through one by one
 BEST = 50  # of those shown; twice as many as TPE takes for the best
 
 
@@ -96,13 +96,21 @@ class Suggester:
                 if fixed and found.params.keys() <= fixed.keys():
                     fixed = None  # a known point that was tried already
             self.noted = None  # it took notes of a suggestion that is not followed
-            rng = np.random.default_rng(seed_for(self.state.seed, number))
-            given = self.space.settings(fixed) if fixed else {}
-            for _ in range(DRAWS):
-                settings = self.space.draw(rng, given)
-                params = self.space.params(settings)
-                if _key(params) not in self.tried:
-                    return Suggestion(number, params, settings)
+            return self._untried(number, fixed) or (self._untried(number) if fixed else None)
+
+    def _untried(self, number: int, fixed: Mapping[str, Any] | None = None) -> Suggestion | None:
+        """A point of those that are left, at random; None only where there is none.
+
+        To go through the points takes no longer than it took to try them: the first that is not
+        among those that were tried ends it.
+        """
+        rng = np.random.default_rng(seed_for(self.state.seed, number))
+        given = self.space.settings(fixed) if fixed else {}
+        drawn = (self.space.draw(rng, given) for _ in range(DRAWS))
+        for settings in chain(drawn, self.space.every(rng, given)):
+            params = self.space.params(settings)
+            if _key(params) not in self.tried:
+                return Suggestion(number, params, settings)
         return None
 
     def _suggest(self, number: int, attempt: int, fixed: Mapping[str, Any] | None) -> Suggestion:

@@ -12,8 +12,8 @@ settings x at a time t, -1 for the shortest training and 0 for one in full:
 
 At the end only what persists is left, and settings that lead early and fall back are seen as such.
 `persistent` and `passing` share their length scales, one for each parameter. A priori a parameter
-that belongs to another task matters little to this one. The noise is what the score's bootstrap
-interval says, and in addition the luck of a seed, which is learned.
+that belongs to another task matters little to this one. The noise is what of the score's bootstrap
+interval differs between trials on the same rows, and the luck of a seed, which is learned.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ Array = NDArray[np.float64]
 # Priors of the logarithms of all that is learned: mean and standard deviation. Length scales are
 # for parameters whose values are 1 apart at most; like Hvarfner et al. (2024) they grow with the
 # number of parameters, as the whole should vary as much with many as with few.
-OWN, SHARED, OTHERS = -0.5, 0.0, 1.5  # shifts of a length scale: whose parameter it is
+OWN, SHARED, OTHERS = -0.8, 0.0, 1.5  # shifts of a length scale: whose parameter it is
 LENGTH_SD = 0.8
 PERSISTENT = (0.0, 0.5)
 PASSING = (math.log(0.5), 0.7)
 SLOPE = (0.0, 0.7)
 SEED_NOISE = (math.log(0.15), 0.7)
 EARLIER = (math.log(0.5), 1.0)
+GAIN = 1.0  # in log-likelihood, which an earlier run must bring; noise brings up to half of it
 BENT = 0.25  # of time: share ** -BENT; 0 would be its logarithm, 1 a floor that is soon reached
 LEAST_ERROR = 0.005
 BOUND = 4.0  # standard deviations of a prior that the search for the best values may stray
@@ -74,7 +75,8 @@ class Process:
     """One task's scores over settings and length.
 
     What earlier runs say of it is where the process starts from, each with a weight that is
-    learned: a run that predicts nothing here gets none.
+    learned. A run has none unless every score here is better foretold from the others with it than
+    without.
     """
 
     def __init__(
@@ -85,17 +87,38 @@ class Process:
         scale: float,
         earlier: Sequence[Process] = (),
     ) -> None:
-        self.points, self.scale, self.earlier = points, scale, earlier
+        self.points, self.task, self.scale = points, task, scale
         error = np.array([1 - each.values[task] for each in seen]).clip(LEAST_ERROR)
         u = -np.log(error)
         self.middle, self.unit = float(u.mean()), float(u.std()) or 1.0
         self.y = torch.tensor((u - self.middle) / self.unit)
         variances = np.array([each.variances[task] for each in seen]) / error**2
         self.noise = torch.tensor(variances / self.unit**2)
-        self.at = self._inputs(np.stack([each.point for each in seen]), [e.share for e in seen])
-        self.prior = self._prior(task)
+        self.seen = np.stack([each.point for each in seen]), [each.share for each in seen]
+        self._learn(())
+        if earlier:
+            least = self._foretold() + GAIN
+            self._learn([run for run in earlier if self._learn([run])._foretold() > least])
+
+    def _learn(self, earlier: Sequence[Process]) -> Process:
+        self.earlier = earlier
+        self.at = self._inputs(*self.seen)
+        self.prior = self._prior(self.task)
         self.learned = self._fit()
         self._condition()
+        return self
+
+    def _foretold(self) -> float:
+        """The log-likelihood of every score given all others (Rasmussen and Williams, 5.4.2)."""
+        precision = torch.cholesky_inverse(self.root).diagonal()
+        return float((precision.log() - self.weights.pow(2) / precision).sum()) / 2
+
+    def weight_of(self, run: Process) -> float:
+        """How much an earlier run counts."""
+        if run not in self.earlier:
+            return 0.0
+        place = len(self.points.columns) + 4 + self.earlier.index(run)
+        return float(self.learned[place].exp())
 
     def _inputs(self, points: Array, shares: Sequence[float]) -> SurrogateInputs:
         x = torch.tensor(points)
@@ -185,6 +208,26 @@ class Process:
         error = np.exp(-mean + variance / 2)
         return 1 - error, error**2 * np.expm1(variance)
 
+    def lead(self, points: Array, other: Array) -> tuple[Array, Array]:
+        """Mean and variance of what the metric in full has more than that of another point."""
+        u, variance, shared = self._beside(np.vstack([points, other[None]]))
+        error = np.exp(-u + variance / 2)
+        own, its = error**2 * np.expm1(variance), error * error[-1] * np.expm1(shared)
+        return error[-1] - error[:-1], (own + own[-1] - 2 * its)[:-1].clip(1e-12)
+
+    def _beside(self, points: Array) -> tuple[Array, Array, Array]:
+        """Mean and variance of u in full, and the covariance with the last of the points."""
+        new = self._inputs(points, [1.0] * len(points))
+        last = SurrogateInputs(*(each[-1:] for each in new))
+        across = self._kernel(self.learned, new, self.at)
+        half = torch.linalg.solve_triangular(self.root, across.T, upper=False)
+        mean = self._expected(self.learned, new) + across @ self.weights
+        alone = self._kernel(self.learned, last, last)[0, 0]  # the same for all, in full
+        variance = (alone - half.pow(2).sum(0)).clamp_min(1e-12)
+        shared = self._kernel(self.learned, new, last)[:, 0] - half.T @ half[:, -1]
+        u = self.middle + self.unit * mean
+        return u.numpy(), (variance * self.unit**2).numpy(), (shared * self.unit**2).numpy()
+
     def draw(self, points: Array, count: int, rng: np.random.Generator) -> Array:
         """[count, points]: metrics in full as they may be, all of them together."""
         u, covariance = self.posterior(points)
@@ -215,19 +258,46 @@ class Surrogate:
         earlier: Sequence[Sequence[Observed]] = (),
     ) -> None:
         self.weights = {task: weight for task, weight in weights.items() if weight}
+        self.earlier = [
+            {
+                task: Process(points, task, run, _scale(run))
+                for task in self.weights
+                if task in run[0].values
+            }
+            for run in earlier
+        ]
         self.processes = {
             task: Process(
                 *(points, task, seen, _scale(seen)),
-                [Process(points, task, r, _scale(r)) for r in earlier if task in r[0].values],
+                [run[task] for run in self.earlier if task in run],
             )
             for task in self.weights
         }
+
+    def taken(self) -> list[dict[str, float]]:
+        """How much each earlier run counts, by task."""
+        return [
+            {task: self.processes[task].weight_of(of_task) for task, of_task in run.items()}
+            for run in self.earlier
+        ]
 
     def predict(self, points: Array, share: float = 1.0) -> tuple[Array, Array]:
         """Mean and standard deviation of the weighted sum; tasks err independently."""
         mean, variance = np.zeros(len(points)), np.zeros(len(points))
         for task, weight in self.weights.items():
             own_mean, own_variance = self.processes[task].predict(points, share)
+            mean += weight * own_mean
+            variance += weight**2 * own_variance
+        return mean, np.sqrt(variance)
+
+    def lead(self, points: Array, other: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of what they score more in full than another point does.
+
+        What is unknown of both alike, as how far all of them will climb, is no doubt about it.
+        """
+        mean, variance = np.zeros(len(points)), np.zeros(len(points))
+        for task, weight in self.weights.items():
+            own_mean, own_variance = self.processes[task].lead(points, other)
             mean += weight * own_mean
             variance += weight**2 * own_variance
         return mean, np.sqrt(variance)

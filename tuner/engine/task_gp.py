@@ -8,7 +8,7 @@ from the ledger alone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,8 @@ def propose(
     ranked = sorted(scores, key=lambda name: -scores[name])
     best = [settings_of(state, points, name) for name in ranked[:BEST]]
     known = {key_of(points, settings_of(state, points, trial.id)) for trial in state.search_trials}
-    return most_promising(model.surrogate, points, rng, best, scores[ranked[0]], known, given)
+    incumbent = model.tried[ranked[0]]
+    return most_promising(model.surrogate, points, rng, best, incumbent, known, given)
 
 
 def most_promising(
@@ -102,31 +103,54 @@ def most_promising(
     points: Points,
     rng: np.random.Generator,
     best: Sequence[Settings],
-    incumbent: float,
+    incumbent: Array,
     known: Container[tuple[Any, ...]],
     given: Settings,
 ) -> Settings:
     """Of what is not known yet, the settings with the largest expected improvement."""
-    space = points.space
 
-    def by_improvement(candidates: Sequence[Settings]) -> list[Settings]:
-        mean, sd = surrogate.predict(np.stack([points.encode(each) for each in candidates]))
-        order = np.argsort(-expected_improvement(mean, sd, incumbent), kind="stable")
-        return [candidates[n] for n in order]
+    def improvement(at: Array) -> Array:
+        return expected_improvement(*surrogate.lead(at, incumbent))
+
+    return _climb(improvement, points, rng, best, known, given)
+
+
+def most_expected(
+    state: RunState, points: Points, model: Model, rng: np.random.Generator
+) -> Settings:
+    """The settings, tried or not, that the model expects the highest score of in full."""
+    scores = model.in_full()
+    ranked = sorted(scores, key=lambda name: -scores[name][0])
+    best = [settings_of(state, points, name) for name in ranked[:BEST]]
+    return _climb(lambda at: model.surrogate.predict(at)[0], points, rng, best, (), {})
+
+
+def _climb(
+    worth: Callable[[Array], Array],
+    points: Points,
+    rng: np.random.Generator,
+    best: Sequence[Settings],
+    known: Container[tuple[Any, ...]],
+    given: Settings,
+) -> Settings:
+    def by_worth(candidates: Sequence[Settings]) -> list[Settings]:
+        values = worth(np.stack([points.encode(each) for each in candidates]))
+        return [candidates[n] for n in np.argsort(-values, kind="stable")]
 
     def fresh(candidates: Iterator[Settings]) -> list[Settings]:
         return [each for each in candidates if key_of(points, each) not in known]
 
-    leading = by_improvement(fresh(_around(points, rng, best, given)) or [space.draw(rng, given)])
+    drawn = fresh(_around(points, rng, best, given))
+    leading = by_worth(drawn or [points.space.draw(rng, given)])
     for _ in range(ROUNDS):
         leaders = leading[:BEST]
         near = (_neighbour(points, rng, each, given) for each in leaders for _ in range(NEIGHBOURS))
-        leading = by_improvement([*leaders, *fresh(near)])
+        leading = by_worth([*leaders, *fresh(near)])
     return leading[0]
 
 
-def expected_improvement(mean: Array, sd: Array, incumbent: float) -> Array:
-    z = (mean - incumbent) / sd
+def expected_improvement(lead: Array, sd: Array) -> Array:
+    z = lead / sd
     improvement: Array = sd * (z * norm.cdf(z) + norm.pdf(z))
     return improvement
 
@@ -142,7 +166,8 @@ def key_of(points: Points, settings: Mapping[str, Any]) -> tuple[Any, ...]:
 def _around(
     points: Points, rng: np.random.Generator, best: Sequence[Settings], given: Settings
 ) -> Iterator[Settings]:
-    """Anywhere, near the best, and mixtures of them."""
+    """The best, near them, mixtures of them, and anywhere."""
+    yield from best
     for _ in range(DRAWN):
         yield points.space.draw(rng, given)
     for each in best:

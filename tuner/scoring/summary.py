@@ -72,6 +72,12 @@ class Expected:
     default: float
     default_sd: float
     worse: float  # probability that the best settings are worse than the default
+    top: float  # the most that it expects of any settings of the space
+    top_sd: float
+    top_trial: str | None  # where those were tried
+    top_changes: dict[str, tuple[Any, Any]]  # to these from the best settings: before, after
+    # How much the runs of a warm start count, by task.
+    earlier: tuple[tuple[str, dict[str, float]], ...] = ()
 
 
 @dataclass(frozen=True)

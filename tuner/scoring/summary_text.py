@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model.cli.text import clock, one_line, short, shown_path
 from tuner.runs.state import OVERALL_NAMES
-from tuner.scoring.summary import Summary
+from tuner.scoring.summary import Expected, Summary
 from tuner.scoring.tables import cut, difference_text, plus, table
 
 
@@ -103,7 +103,27 @@ def _holds(summary: Summary) -> list[str]:
         default = f"the default {short(full.default)} ± {short(full.default_sd)}"
         lines.append(f"expected in full, {full.examples:,} examples: {best}, {default}")
         lines.append(f"chance that the default is better in full: {chance}")
+        lines += _top(full)
+        lines += [cut(f"taken from {name}: {taken_text(of)}") for name, of in full.earlier]
     return lines + [cut(note) for note in summary.notes]
+
+
+def _top(full: Expected) -> list[str]:
+    """Beside the best that was seen, the best that is expected."""
+    score = f"{short(full.top)} ± {short(full.top_sd)}"
+    if not full.top_changes:
+        return [f"of all settings the model expects most of the best trial's: {score}"]
+    tried = f"tried as {full.top_trial}" if full.top_trial else "not tried"
+    cells = [[key, _value(old), _value(new)] for key, (old, new) in full.top_changes.items()]
+    return [
+        f"of all settings the model expects most of these ({tried}): {score}",
+        *table(["", "best trial", "expected best"], cells, left={""}),
+    ]
+
+
+def taken_text(weights: Mapping[str, float]) -> str:
+    """sentiment 0.96, paraphrase nothing"""
+    return ", ".join(f"{name} {w:.2f}" if w else f"{name} nothing" for name, w in weights.items())
 
 
 def _repeats(summary: Summary) -> list[str]:

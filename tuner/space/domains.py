@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -76,6 +76,18 @@ class Number:
         else:
             drawn = float(rng.uniform(self.low, self.high))
         return self.value(min(max(round(drawn) if self.whole else drawn, self.low), self.high))
+
+    def every(self, rng: np.random.Generator) -> Iterator[float]:
+        """All its numbers in a random order; of a range without steps there is no last one."""
+        if self.low == self.high:
+            yield self.value(self.low)
+        elif self.whole or self.step:
+            step = self.step or 1
+            for place in rng.permutation(_count(self.low, self.high, step) + 1):
+                yield self.value(self.low + step * int(place))
+        else:
+            while True:
+                yield self.draw(rng)
 
     def value(self, label: Label) -> float:
         """On the grid of a step exactly: 0.45, where 0.1 + 7 * 0.05 is 0.45000000000000007."""
@@ -151,6 +163,9 @@ class Choice:
     def draw(self, rng: np.random.Generator) -> Any:
         return self.values[int(rng.integers(len(self.values)))]
 
+    def every(self, rng: np.random.Generator) -> Iterator[Any]:
+        return (self.values[place] for place in rng.permutation(len(self.values)))
+
     def value(self, label: Label) -> Any:
         if label not in self.labels:
             raise Outside(f"is not one of {self}")
@@ -193,6 +208,9 @@ class Fixed:
 
     def draw(self, rng: np.random.Generator) -> Any:
         return self.only
+
+    def every(self, rng: np.random.Generator) -> Iterator[Any]:
+        return iter(self.values)
 
     def label(self, value: Any) -> Label:
         if value != self.only:

@@ -8,7 +8,7 @@ whole before anything starts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,26 @@ class Space:
             return (given or {}).get(parameter.key, drawn)
 
         return self._walk(choose)
+
+    def every(
+        self, rng: np.random.Generator, given: Mapping[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """All points of the space, each once, in a random order; there may be no last one."""
+
+        def beyond(place: int, point: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            if place == len(self.parameters):
+                yield point
+                return
+            parameter = self.parameters[place]
+            if not parameter.active(point):
+                yield from beyond(place + 1, point)
+                return
+            held = given is not None and parameter.key in given
+            values = [(given or {})[parameter.key]] if held else parameter.domain.every(rng)
+            for value in values:
+                yield from beyond(place + 1, {**point, parameter.key: value})
+
+        return beyond(0, {})
 
     def settings(self, params: Mapping[str, Label]) -> dict[str, Any]:
         """Optuna's params as settings, the fixed ones with them."""

@@ -32,6 +32,18 @@ def test_a_clear_lead_is_sure_and_none_is_not() -> None:
     assert clear.examples == 5400 and clear.default == pytest.approx(0.7, abs=0.05)  # overall
 
 
+def test_what_it_expects_most_of_has_what_helps_and_need_not_have_been_tried() -> None:
+    made = searched(0.25)
+    found = expected_of(made.state, POINTS.space)
+    best = made.state.best_trial()
+    assert found is not None and best is not None
+    after = {key: new for key, (_, new) in found.top_changes.items()}
+    top = {**POINTS.space.params(best.settings), **after}
+    assert top["batch.sizes.sentiment"] == 4
+    assert found.top >= found.best and found.top_sd > 0
+    assert found.top_trial is None and all(a != b for a, b in found.top_changes.values())
+
+
 def test_with_nothing_to_compare_it_says_nothing() -> None:
     assert expected_of(Made().state, POINTS.space) is None
     only = Made()

@@ -13,7 +13,7 @@ from model.common.errors import InputError
 from tests.tuner.engine.test_task_gp import Made
 from tuner.engine.earlier import alike, from_earlier, knowledge_of, starts_of
 from tuner.engine.points import Points
-from tuner.engine.task_gp import propose
+from tuner.engine.task_gp import model_of, propose
 from tuner.space.space import load_space
 
 OLD = Points(load_space("default"))
@@ -62,21 +62,25 @@ def test_rates_are_those_of_the_new_encoder() -> None:
     assert rates == pytest.approx([5 * rate for rate in own])
 
 
-def test_a_search_proposes_by_what_another_found_out() -> None:
-    """Two results of its own tell nothing of encodings and batches; the earlier run does."""
+def test_a_search_proposes_by_what_another_found_out_and_says_how_much_it_took() -> None:
     new = Made()
-    for seed, value in enumerate((0.5, 0.5)):
+    for seed in range(4):
         settings = NEW.space.draw(np.random.default_rng(seed))
-        values = {"sst": value, "para": 0.7, "sts": 0.7}
+        good, small = settings["pair.encoding.para"] == "cosine", settings["batch.sizes.sst"] == 4
+        values = {"sst": 0.4 + 0.2 * small, "para": 0.6 + 0.2 * good, "sts": 0.7}
         tasks = {n: {"value": v, "interval": [v - 0.02, v + 0.02]} for n, v in values.items()}
         name = new.create(settings)
-        new.add("evaluated", trial=name, examples=600, score=value, tasks=tasks)
+        new.add("evaluated", trial=name, examples=600, score=0.5, tasks=tasks)
         new.add("finished", trial=name)
     new.add("earlier", **knowledge_of(earlier_run(30), NEW))
     assert len(from_earlier(new.state, NEW)[0]) == 31 and len(starts_of(new.state)) == 2
     points = [propose(new.state, NEW, np.random.default_rng(seed)) for seed in range(3)]
     assert all(each["pair.encoding.para"] == "cosine" for each in points)
     assert all(each["batch.sizes.sst"] == 4 for each in points)
+    model = model_of(new.state, NEW)
+    assert model is not None
+    (taken,) = model.surrogate.taken()
+    assert taken["sst"] > 0.5 and taken["para"] > 0.5
 
 
 def test_a_run_that_knows_nothing_is_refused() -> None:

@@ -317,15 +317,70 @@ def test_with_several_objectives_who_leads_one_is_not_passed_over_for_its_mean()
     for name, values in scored.items():
         ladder.result(name, 0, sum(values) / 2, 0.0, values)
     ladder.result("f", 0, 0.3, 0.0, (0.3, 0.3))
-    assert [each.configuration for each in ladder.levels[0].results] == list("baecdf")
+    assert [each.configuration for each in ladder.levels[0].results] == list("aebcdf")
     promoted = []
     while (step := ladder.promotion()) is not None:
         ladder.enter(*step)
         promoted.append(step[0])
-    assert promoted == ["b", "a", "e"]  # c and d have better means than a and e
+    assert promoted == ["a", "e", "b"]  # c and d have better means than a and e
     for name in promoted:
         ladder.result(name, 1, sum(scored[name]) / 2, 0.0, scored[name])
-    assert ladder.finalists({})[:2] == ["b", "a"]
+    assert ladder.finalists({}) == ["a", "e", "b"]
+
+
+def test_of_a_front_larger_than_the_places_the_best_in_each_objective_go_on() -> None:
+    """The default and the start point, which are better in the mean, take no place of theirs."""
+    front = {n: (0.1 * k, 0.9 - 0.1 * k) for k, n in enumerate(NAMES)}  # all means are alike
+    front[NAMES[4]], front[NAMES[5]] = (0.5, 0.6), (0.6, 0.5)
+    ladder = Ladder(Stages((Rung(100, 9), Rung(300, 3), Rung(900, 2))), NEVER, NAMES[4], 2)
+    ladder.start = NAMES[5]
+    for name in NAMES:
+        ladder.enter(name, 0)
+    for name, values in front.items():
+        ladder.result(name, 0, sum(values) / 2, 0.1, values)
+    assert promoted(ladder) == {NAMES[0], NAMES[8], NAMES[4]}
+    for name in ladder.levels[1].entered:
+        ladder.result(name, 1, sum(front[name]) / 2, 0.1, front[name])
+    assert ladder.finalists({}, [NAMES[5]]) == [NAMES[0], NAMES[8], NAMES[4]]
+    assert ladder.put_first(NAMES[3], [NAMES[0], NAMES[4]]) == [NAMES[0], NAMES[3], NAMES[4]]
+
+
+def test_who_is_best_in_an_objective_gives_way_to_a_better_one() -> None:
+    ladder = Ladder(THREE, NEVER, objectives=2)
+    for name, values in zip("abc", ((0.9, 0.2), (0.5, 0.5), (0.95, 0.1)), strict=True):
+        ladder.enter(name, 0)
+        ladder.result(name, 0, sum(values) / 2, 0.0, values)
+    found = {each.configuration: (each.beaten, each.follows) for each in ladder.levels[0].results}
+    assert found == {"a": (0, True), "b": (0, False), "c": (0, False)}
+
+
+# --- ahead of time ------------------------------------------------------------------------------
+
+
+def test_those_that_go_along_and_one_more_go_on_before_all_were_proposed() -> None:
+    ladder = Ladder(Stages((Rung(100, 9), Rung(300, 4), Rung(900, 1))), 3.0, DEFAULT)
+    for name in NAMES[:5]:
+        ladder.enter(name, 0)
+    assert ladder.ahead_of_time() is None
+    tell(ladder, DEFAULT, 0, 0.1)
+    assert ladder.ahead_of_time() == (DEFAULT, 1)
+    ladder.enter(DEFAULT, 1)
+    tell(ladder, "t0001", 0, 0.4)
+    assert ladder.ahead_of_time() is None  # two of nine say too little
+    tell(ladder, "t0002", 0, 0.5)
+    assert ladder.ahead_of_time() == ("t0002", 1)
+    ladder.enter("t0002", 1)
+    tell(ladder, "t0003", 0, 0.9)
+    assert ladder.ahead_of_time() is None  # the others go on when more is known
+
+
+def test_where_one_place_is_left_for_the_best_nobody_has_it_ahead_of_time() -> None:
+    ladder = ladder_of(LOW_DEFAULT, start="t0003")
+    ahead = []
+    while (step := ladder.ahead_of_time()) is not None:
+        ladder.enter(*step)
+        ahead.append(step[0])
+    assert ahead == [DEFAULT, "t0003"]
 
 
 def test_a_start_point_stays_unless_it_is_clearly_behind() -> None:

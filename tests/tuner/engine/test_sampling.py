@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.tuner.made_up_runs import FakeSpace, begin, close, create, evaluate, live_through
@@ -154,12 +156,17 @@ def state_of(state: RunState, number: int) -> TrialState:
 # --- no point twice -----------------------------------------------------------------------------
 
 
-def tried(space: Space, sampler: str, seed: int, count: int) -> list[frozenset[tuple[str, object]]]:
-    """The points of a search whose scores follow from them, so that samplers have favourites."""
+def new_state(sampler: str, seed: int = 0, count: int = 30) -> RunState:
     state = RunState()
     run = {"version": "1", "name": "x", "objectives": ["overall"], "num_samples": count}
     run |= {"seed": seed, "sampler": sampler, "resumed": False}
     state.apply({"event": "run", "time": 0.0, **run})
+    return state
+
+
+def tried(space: Space, sampler: str, seed: int, count: int) -> list[frozenset[tuple[str, object]]]:
+    """The points of a search whose scores follow from them, so that samplers have favourites."""
+    state = new_state(sampler, seed, count)
     suggester, points = Suggester(state, space), []
     for number in range(count):
         found = suggester.next()
@@ -181,12 +188,17 @@ def tried(space: Space, sampler: str, seed: int, count: int) -> list[frozenset[t
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", sorted(shipped_spaces()))
-def test_no_shipped_space_is_searched_for_a_point_twice(name: str, seed: int) -> None:
-    points = tried(load_space(name), "tpe", seed, 30)
-    assert len(points) == len(set(points)) == SIZES.get(name, 30)
+@pytest.mark.parametrize("sampler", ["tpe", pytest.param(TASK_GP, marks=pytest.mark.slow)])
+def test_no_shipped_space_is_searched_for_a_point_twice(sampler: str, name: str, seed: int) -> None:
+    points = tried(load_space(name), sampler, seed, 30)
+    assert len(points) == len(set(points)) == 30
 
 
-SIZES = {"paper-002": 24}  # spaces of fewer points
+def test_task_gp_tries_no_point_of_the_smallest_shipped_space_twice() -> None:
+    points = tried(load_space("paper-002"), TASK_GP, 0, 12)
+    assert len(points) == len(set(points)) == 12
+
+
 SMALL = """
 tasks: sample
 base: {encoder.name: tiny}
@@ -204,6 +216,59 @@ def test_a_small_space_is_tried_whole_and_then_there_is_nothing(
     path.write_text(SMALL, encoding="utf-8")
     points = tried(load_space(str(path)), sampler, 0, 30)
     assert len(points) == len(set(points)) == 6
+
+
+MANY = """
+tasks: sample
+base: {encoder.name: tiny}
+parameters:
+  loss.smoothing: {choice: [0, 0.1]}
+  smart.weight: {choice: [0, 0.5, 1]}
+  smart.steps: {int: [1, 3], when: {smart.weight: "> 0"}}
+  smart.every: {int: [1, 40], when: {smart.steps: 3}}
+  batch.sizes: {int: [1, 20]}
+"""
+
+
+def many(tmp_path: Path) -> tuple[Suggester, list[frozenset[tuple[str, object]]]]:
+    (tmp_path / "many.yaml").write_text(MANY, encoding="utf-8")
+    space = load_space(tmp_path / "many.yaml")
+    points = [space.params(each) for each in space.every(np.random.default_rng(0))]
+    suggester = Suggester(new_state("random"), space)
+    return suggester, [frozenset(each.items()) for each in points]
+
+
+def test_all_points_of_a_space_are_gone_through_each_once(tmp_path: Path) -> None:
+    _, points = many(tmp_path)
+    assert len(points) == len(set(points)) == 2 * (1 + 2 * (1 + 1 + 40)) * 20
+
+
+def test_of_thousands_of_points_the_last_is_found_and_then_there_is_nothing(
+    tmp_path: Path,
+) -> None:
+    suggester, points = many(tmp_path)
+    suggester.next()
+    suggester.tried |= set(points[:-1])
+    found = suggester.next()
+    assert found is not None and frozenset(found.params.items()) == points[-1]
+    suggester.tried.add(points[-1])
+    assert suggester.next() is None
+
+
+def test_a_start_point_whose_every_completion_was_tried_does_not_end_a_search(
+    tmp_path: Path,
+) -> None:
+    suggester, points = many(tmp_path)
+    suggester.next()
+    suggester.tried |= {each for each in points if ("loss.smoothing", 0.1) in each}
+    found = suggester.next({"loss.smoothing": 0.1})
+    assert found is not None and found.params["loss.smoothing"] == 0
+
+
+def test_where_a_range_has_no_steps_there_is_always_another_point() -> None:
+    space = load_space("default")
+    points = [space.params(each) for each in islice(space.every(np.random.default_rng(0)), 50)]
+    assert len({frozenset(each.items()) for each in points}) == 50
 
 
 def test_what_auto_takes_depends_on_the_number_of_trials() -> None:

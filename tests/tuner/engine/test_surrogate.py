@@ -124,3 +124,58 @@ def test_the_same_results_give_the_same_model_to_the_bit() -> None:
     first = Surrogate(POINTS, observed, {"sentiment": 1.0}).predict(at)
     again = Surrogate(POINTS, observed, {"sentiment": 1.0}).predict(at)
     assert (first[0] == again[0]).all() and (first[1] == again[1]).all()
+
+
+# --- earlier runs -------------------------------------------------------------------------------
+
+
+def results(count: int, seed: int, kind: str = "same") -> list[Observed]:
+    """What a run says of similarity: the truth, its opposite, or nothing."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(count):
+        settings = POINTS.space.draw(rng)
+        rate = math.log2(settings["optim.learning_rate"] / 2e-4)
+        encoding = {"cosine": 0.1, "bi_difference": 0.0, "cross": -0.1}
+        true = encoding[settings["pair.encoding.similarity"]] + 0.04 * rate
+        says = {"same": true, "opposite": -true, "noise": rng.normal(0, 0.1)}[kind]
+        value = {"similarity": 0.5 + says + rng.normal(0, 0.015)}
+        found.append(Observed(POINTS.encode(settings), 1 / 9, value, {"similarity": 2e-4}))
+    return found
+
+
+@pytest.mark.parametrize("count", [3, 8, 15])
+def test_an_earlier_run_counts_if_it_foretells_the_results_here(count: int) -> None:
+    runs = [results(30, seed, kind) for seed, kind in enumerate(("same", "noise", "opposite"), 1)]
+    taken = Surrogate(POINTS, results(count, 100), {"similarity": 1.0}, runs).taken()
+    same, noise, opposite = (each["similarity"] for each in taken)
+    assert same > 0.5 and noise == 0 and opposite == 0
+
+
+def test_a_run_that_foretells_nothing_leaves_the_model_as_it_is_without() -> None:
+    here, at = results(8, 100), np.stack([each.point for each in results(5, 7)])
+    alone = Surrogate(POINTS, here, {"similarity": 1.0})
+    beside = Surrogate(POINTS, here, {"similarity": 1.0}, [results(30, 3, "opposite")])
+    assert (alone.predict(at)[0] == beside.predict(at)[0]).all()
+
+
+def test_what_is_left_out_is_foretold_as_by_a_process_without_it() -> None:
+    observed = seen([0.4, 0.5, 0.55, 0.7], [0.1, 0.1, 0.3, 1.0])
+    process = Process(POINTS, "sentiment", observed, 0.1**-0.25 - 1)
+    covariance = process._covariance(process.learned).numpy()
+    y, total = process.y.numpy(), 0.0
+    for n in range(4):
+        rest = [m for m in range(4) if m != n]
+        weights = np.linalg.solve(covariance[np.ix_(rest, rest)], covariance[rest, n])
+        variance = covariance[n, n] - weights @ covariance[rest, n]
+        total -= ((y[n] - weights @ y[rest]) ** 2 / variance + math.log(variance)) / 2
+    assert process._foretold() == pytest.approx(total)
+
+
+def test_a_lead_has_the_mean_and_the_spread_of_what_is_drawn() -> None:
+    model = Surrogate(POINTS, seen([0.4, 0.5, 0.6], [0.1, 0.3, 0.3]), {"sentiment": 1.0})
+    at = np.stack([POINTS.encode(POINTS.space.draw(np.random.default_rng(n))) for n in (5, 6, 7)])
+    mean, sd = model.lead(at[:2], at[2])
+    drawn = model.draw(at, 40_000, np.random.default_rng(0))
+    leads = drawn[:, :2] - drawn[:, 2:]
+    assert leads.mean(0) == pytest.approx(mean, abs=3e-3)
+    assert leads.std(0) == pytest.approx(sd, rel=0.05)

@@ -11,7 +11,7 @@ import pytest
 
 from tuner.engine.points import Points
 from tuner.engine.promotion import Promotion
-from tuner.engine.results import Settings, observations, weights_of
+from tuner.engine.results import FAILED, UNSHARED, Settings, observations, weights_of
 from tuner.engine.stages import Rung, Stages
 from tuner.engine.task_gp import expected_improvement, key_of, model_of, propose
 from tuner.runs.state import RunState
@@ -71,9 +71,9 @@ def test_without_results_it_draws_and_then_it_proposes_the_same_for_the_same_led
     assert held["encoder.dropout"] == 0.3
 
 
-def test_improvement_grows_with_the_mean_and_with_the_doubt() -> None:
-    mean, sd = np.array([0.5, 0.6, 0.5, 0.3]), np.array([0.1, 0.1, 0.2, 1e-9])
-    found = expected_improvement(mean, sd, 0.5)
+def test_improvement_grows_with_the_lead_and_with_the_doubt() -> None:
+    lead, sd = np.array([0.0, 0.1, 0.0, -0.2]), np.array([0.1, 0.1, 0.2, 1e-9])
+    found = expected_improvement(lead, sd)
     assert found[1] > found[0] and found[2] > found[0] and found[3] == pytest.approx(0)
     assert found[0] == pytest.approx(0.1 / math.sqrt(2 * math.pi))
 
@@ -124,7 +124,7 @@ def test_each_run_counts_once_at_its_length_and_what_diverged_as_the_worst() -> 
     assert [name for name, _ in found] == [first, first, "t0002"]
     assert [round(each.share * 5400) for _, each in found] == [200, 600, 200]
     assert [each.values["sentiment"] for _, each in found] == [0.4, 0.6, 0.4]
-    assert found[0][1].variances["sentiment"] == pytest.approx((0.04 / 3.92) ** 2)
+    assert found[0][1].variances["sentiment"] == pytest.approx(UNSHARED * (0.04 / 3.92) ** 2)
 
 
 def test_tasks_count_as_the_objective_says() -> None:
@@ -174,3 +174,13 @@ def test_beyond_what_a_model_takes_in_the_default_stays(monkeypatch: pytest.Monk
     made.state.promotion = "continue"
     stages = replace(STAGES, promotion="continue")
     assert Promotion(made.state, stages, 3.0, POINTS).finalists()
+
+
+def test_of_very_many_failures_the_model_takes_in_the_latest() -> None:
+    made = Made()
+    made.score(made.create(draw(0)), 200, sentiment=0.4)
+    names = [made.create(draw(seed)) for seed in range(1, 400)]
+    for name in names:
+        made.add("failed", trial=name, kind="diverged", reason="nan")
+    found = [name for name, _ in observations(made.state, POINTS, 5400)]
+    assert found == ["t0000", *names[-FAILED:]]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from model.common.errors import InputError
 from tests.tuner.report_runs import EVIL, EVIL_IMAGE, add_failure, add_soup, make_run
+from tests.tuner.scoring.test_summary import EXPECTED
 from tests.tuner.search_runs import aim, state_of
 from tests.tuner.soup_runs import write_record
 from tuner.report import figures
 from tuner.report.__main__ import main
 from tuner.report.answer.collect import BestAnswer, Contender, collect_answer
 from tuner.report.answer.draw import draw_scores, draw_tasks
-from tuner.report.answer.section import answer_section
+from tuner.report.answer.section import answer_section, expected_in_full
 from tuner.report.compare.collect import collect_comparison
 from tuner.report.history.collect import hypervolumes
 from tuner.report.importance.collect import collect_importance
@@ -275,6 +277,17 @@ def test_the_best_is_trained_again_with_the_searchs_own_evaluations(run: Path) -
     settings = dict(collect_repeating(found).settings)
     most = int(settings["budget.examples"].replace(",", ""))
     assert int(settings["budget.eval_every"].replace(",", "")) == -(-most // 3)
+
+
+def test_what_is_expected_in_full_is_named_for_what_it_is() -> None:
+    seen: Any = SimpleNamespace(summary=SimpleNamespace(expected=EXPECTED))
+    said = Page(str(expected_in_full(seen))).text
+    assert "settings, trained in full, score lower than the default does: 4 %." in said
+    assert "the settings that it expects most of (not tried) .720 ± .030" in said
+    assert "pair.encoding.near cosine cross" in said
+    assert "Weight of what first says, by task (1: as it is): mood 0.96, near nothing." in said
+    seen.summary.expected = None
+    assert expected_in_full(seen) is None
 
 
 def test_failures_are_told_with_their_reason(page: Page) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from model.tasks.task_set import load_task_set
 from tuner.runs.state import EVENTS, RunState
 from tuner.scoring.crossfit import Difference
 from tuner.scoring.summarise import summarise
-from tuner.scoring.summary import Repeated, Spent
+from tuner.scoring.summary import Expected, Repeated, Spent
 
 TASKS = load_task_set("sample")
 FIVE, TWO, DEGREE = TASKS.names
@@ -426,6 +427,34 @@ def test_only_the_time_in_which_a_driver_was_at_work_counts(tmp_path: Path) -> N
     assert run.summary().seconds == before
     run.trial(0.6)
     assert run.summary().seconds == 2 * before
+
+
+EXPECTED = Expected(
+    examples=5400,
+    best=0.7,
+    best_sd=0.02,
+    default=0.65,
+    default_sd=0.03,
+    worse=0.04,
+    top=0.72,
+    top_sd=0.03,
+    top_trial=None,
+    top_changes={"pair.encoding.near": ("cosine", "cross"), "smart.steps": (3, None)},
+    earlier=(("first", {"mood": 0.96, "near": 0.0}),),
+)
+
+
+def test_the_best_that_is_expected_stands_beside_the_best_that_was_seen(whole: Run) -> None:
+    text = readable(whole.summary(expected=EXPECTED).text())
+    assert "expected in full, 5,400 examples: the best settings .700 ± .020" in text
+    assert "chance that the default is better in full: 4 %" in text
+    assert "of all settings the model expects most of these (not tried): .720 ± .030" in text
+    assert re.search(r"pair.encoding.near +cosine +cross\n +smart.steps +3 +-\n", text)
+    assert "taken from first: mood 0.96, near nothing" in text
+    same = replace(EXPECTED, top_changes={}, earlier=())
+    said = readable(whole.summary(expected=same).text())
+    assert "of all settings the model expects most of the best trial's: .720 ± .030" in said
+    assert "taken from" not in said
 
 
 def test_what_to_run_next_comes_last(whole: Run) -> None:

@@ -9,11 +9,12 @@ from model.cli.invocation import command
 from tuner.report.answer.collect import BestAnswer, Contender
 from tuner.report.answer.draw import draw_scores, draw_tasks
 from tuner.report.markup import Cell, Html, join, note, paragraph, table, tag
-from tuner.report.numbers import Estimate, count, sentence, short, with_sign
+from tuner.report.numbers import Estimate, count, percent, sentence, short, short_value, with_sign
 from tuner.report.pieces import pictures
 from tuner.report.run import ReportedRun
 from tuner.report.section import Section, apart, scored
 from tuner.runs.state import OVERALL
+from tuner.scoring.summary_text import taken_text
 
 
 def answer_section(run: ReportedRun, answer: BestAnswer, prefix: str) -> Section:
@@ -33,7 +34,7 @@ def answer_section(run: ReportedRun, answer: BestAnswer, prefix: str) -> Section
     parts.append(pictures([figure for figure in figures if figure is not None]))
     if answer.published:
         parts.append(_published(answer))
-    parts += [_repeats(run), _front(run)]
+    parts += [_repeats(run), _front(run), expected_in_full(run)]
     parts += [note(line.strip("()")) for line in run.summary.notes]
     return Section(f"{prefix}answer", "The answer", join(parts))
 
@@ -192,6 +193,48 @@ def _repeats(run: ReportedRun) -> Html | None:
             ),
         ]
     )
+
+
+def expected_in_full(run: ReportedRun) -> Html | None:
+    """What the model of the results says beyond what was seen."""
+    full = run.summary.expected
+    if full is None:
+        return None
+    tried = f"tried as {full.top_trial}" if full.top_trial else "not tried"
+    rows: list[list[Any]] = [
+        ["the best trial's settings", spread(full.best, full.best_sd)],
+        ["the default configuration", spread(full.default, full.default_sd)],
+        [f"the settings that it expects most of ({tried})", spread(full.top, full.top_sd)],
+    ]
+    changes = [
+        [key, short_value(old), short_value(new)] for key, (old, new) in full.top_changes.items()
+    ]
+    header = ["parameter", "best trial", "expected best"]
+    chance = "less than 1 %" if full.worse < 0.01 else percent(full.worse)
+    return join(
+        [
+            tag("h3", "Expected in full"),
+            table(["settings", "expected"], rows, left={"settings"}),
+            paragraph(
+                "Probability that the best trial's settings, trained in full, score lower than the "
+                f"default does: {chance}."
+            ),
+            table(header, changes, left={"parameter"}) if changes else None,
+            note(
+                f"By the model of all results, for a training of {count(full.examples)} examples, "
+                "give or take a standard deviation: a forecast of the score on dev, not a "
+                "measurement. It is about settings; the soup's recommendation is about models."
+            ),
+            *(
+                note(f"Weight of what {name} says, by task (1: as it is): {taken_text(of)}.")
+                for name, of in full.earlier
+            ),
+        ]
+    )
+
+
+def spread(value: float, sd: float) -> str:
+    return f"{short(value)} ± {short(sd)}"
 
 
 def _front(run: ReportedRun) -> Html | None:

@@ -1,0 +1,54 @@
+"""The made-up problem of `benchmarks/composition.py` is what it says, and the benchmark runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SAYS = """
+from composition import *
+cosine = {"pair.encoding.sts": "cosine"}
+early = [true_scores(each, 1 / 27)["sts"] for each in (cosine, {})]
+late = [true_scores(each)["sts"] for each in (cosine, {})]
+assert early[0] > early[1] + 0.1 and late[1] > late[0] + 0.1
+assert lacks(BEST) == 0 and abs(lacks({}) - 0.043) < 5e-4
+drawn = random.Random(0)
+for _ in range(200):
+    made = {key: drawn.choice(values) for key, values in {
+        **{f"batch.sizes.{name}": list(made.batch) for name, made in TASKS.items()},
+        **{f"loss.weights.{name}": list(made.weight) for name, made in TASKS.items()},
+        **{f"pair.encoding.{name}": list(TASKS[name].encoding) for name in ("para", "sts")},
+    }.items()}
+    assert lacks(made) >= 0
+space = made_up_space()
+assert space.start_from == () and all(column.task is None for column in overall_only(space).columns)
+assert [task.name for task in overall_only(space).space.task_set] == ["overall"]
+"""
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT / "benchmarks",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_its_best_parts_are_the_best_and_its_curves_cross() -> None:
+    run("-c", SAYS)
+
+
+@pytest.mark.slow
+def test_it_compares_a_sampler_that_sees_every_task_with_others() -> None:
+    lines = run("composition.py", "--quick").splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["every task", "overall only", "random"]
+    assert all("of 1" in line for line in lines)

@@ -54,7 +54,8 @@ def expected_of(state: RunState, space: Space) -> Expected | None:
     means, sds = drawn.mean(0).tolist(), drawn.std(0).tolist()
     names = [str(run["name"]) for run in state.earlier]
     known = {key_of(points, settings_of(state, points, name)): name for name in model.tried}
-    mine, its = (points.space.params(s) for s in (settings_of(state, points, best.configuration), top))
+    both = (settings_of(state, points, best.configuration), top)
+    mine, its = (points.space.params(settings) for settings in both)
     changes = {
         key: (mine.get(key), its.get(key))
         for key in {**mine, **its}

@@ -141,6 +141,8 @@ class Engine:
             if not self.live:
                 self._close_frozen(self.state.open_trials)
             return None
+        if step.configuration is None and step.level:
+            return self._create_final()
         if step.configuration is None:
             return self._create_search_trial()
         if step.seed is None or step.level == self.stages.top > 0:
@@ -163,6 +165,15 @@ class Engine:
         # A known point that was tried already gives its place to the sampler.
         origin = START if fixed and fixed.items() <= found.params.items() else SAMPLED
         return self._created(found.number, found.params, found.settings, origin, seed)
+
+    def _create_final(self) -> TrialState | None:
+        """Settings that were not tried before, in full at once."""
+        settings = self.promotion.expected_best()
+        assert settings is not None  # or there would be no such step
+        found = self.suggester.next(self.space.params(settings))
+        assert found is not None  # they are left
+        told = found.number, found.params, found.settings
+        return self._created(*told, SAMPLED, self.state.seed, level=self.stages.top)
 
     def _create_listed(self, number: int) -> TrialState | None:
         """The next of the points that are all there is; no sampler has a say."""

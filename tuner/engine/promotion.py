@@ -13,8 +13,9 @@ import numpy as np
 from model.cli.text import short
 from tuner.engine.ladder import Ladder
 from tuner.engine.points import Points
+from tuner.engine.results import Settings, settings_of
 from tuner.engine.stages import Stages
-from tuner.engine.task_gp import model_of
+from tuner.engine.task_gp import key_of, model_of, most_expected
 from tuner.runs.state import (
     DEFAULT,
     START,
@@ -45,7 +46,9 @@ class Promotion:
         self.state = state
         self.stages = stages
         self.points = points
-        self._sure_of: tuple[int, str | None] | None = None  # after so many closed trials
+        # After so many closed trials: to fit the model takes a while.
+        self._sure_of: tuple[int, str | None] | None = None
+        self._expected: tuple[int, Settings | None] | None = None
         self._started = False  # whether the first start point has been
         self.ladder = Ladder(stages, reduction, objectives=len(state.objectives))
         for trial in state.trials.values():
@@ -61,7 +64,9 @@ class Promotion:
                 self.ladder.default = trial.id
             if trial.origin == START and not self._started:
                 self._started, self.ladder.start = True, trial.id
-            for level in range(trial.level if trial.of else 0, trial.level + 1):
+            # One that goes on has been, or will be, at all rungs below; a run of its own is not.
+            below = self.stages.promotion == "continue" and not trial.of
+            for level in range(0 if below else trial.level, trial.level + 1):
                 self.ladder.enter(trial.configuration, level)
 
     def rank(self, trial: TrialState) -> None:
@@ -138,9 +143,7 @@ class Promotion:
         others = [result.configuration for result in ahead if result > own]
         if ahead and not others and own not in ahead:
             parts.append(f"cutoff {short(min(result.score for result in ahead))}")
-        elif (
-            others and own not in ahead
-        ):  # the default and the first start point, whatever they score
+        elif others and own not in ahead:  # the default and the first start point, in any case
             parts.append(f"{' and '.join(others)} {'goes' if len(others) == 1 else 'go'} on")
         return f"pruned at {trial.examples:,} examples: {', '.join(filter(None, parts))}"
 
@@ -181,6 +184,7 @@ class Promotion:
     def _final(self) -> NextStep | None:
         """One for each of the best; where one fails, the next best has its place.
 
+        Of several, one is for what the model of the results expects most of, if that was not tried.
         Where there are more places than configurations, the best run again with further seeds:
         they cost no time on machines that would be idle, and a soup of them is worth more training.
         One of these that fails is not made up for.
@@ -196,6 +200,8 @@ class Promotion:
         goes_on = self.stages.promotion == "continue"
         trials = self.state.trials
         left = [n for n in names if n not in entered and not (goes_on and trials[n].closed)]
+        if entered and self.expected_best() is not None:
+            return NextStep(None, top)
         if left:
             return NextStep(left[0], top)
         again = [name for name in names if name not in failed]
@@ -204,6 +210,30 @@ class Promotion:
         times = Counter(trial.of for trial in further)
         name = min(again, key=lambda each: times[each])  # of equals the better one
         return NextStep(name, top, self.state.seed + 1 + times[name])
+
+    def expected_best(self) -> Settings | None:
+        """Of all settings those that the model expects most of in full; None if there is no place
+        for them, if they were tried, or if it expects more of the first of the finalists."""
+        several = self.stages.final.places > 1 and len(self.state.objectives) == 1
+        own = (t for t in self.state.search_trials if t.level == self.stages.top and not t.of)
+        if not several or self.stages.promotion != "restart" or any(own):
+            return None
+        done = len(self.state.closed_trials)
+        if self._expected is None or self._expected[0] != done:
+            self._expected = done, self._most_expected(self.finalists()[0])
+        return self._expected[1]
+
+    def _most_expected(self, first: str) -> Settings | None:
+        model, points = self.points and model_of(self.state, self.points), self.points
+        if not model or not points or first not in model.tried:
+            return None
+        best = most_expected(self.state, points, model, np.random.default_rng(self.state.seed))
+        tried = {
+            key_of(points, settings_of(self.state, points, trial.id))
+            for trial in self.state.search_trials
+        }
+        lead, _ = model.surrogate.lead(points.encode(best)[None], model.tried[first])
+        return best if lead[0] > 0 and key_of(points, best) not in tried else None
 
     def finalists(self) -> list[str]:
         """By rank at the last rung, unless the model of the results is sure of another one.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tuner.engine.points import Points
-from tuner.engine.promotion import Promotion
+from tuner.engine.promotion import NextStep, Promotion
 from tuner.engine.results import FAILED, UNSHARED, Settings, observations, weights_of
 from tuner.engine.stages import Rung, Stages
 from tuner.engine.task_gp import expected_improvement, key_of, model_of, propose
@@ -161,6 +161,41 @@ def test_a_final_goes_to_what_will_lead_where_the_model_is_sure() -> None:
     assert sorted(by_model) == sorted({*plain, by_model[0]})
     model = model_of(made.state, POINTS)
     assert model is not None and model.in_full()[by_model[0]][0] > model.in_full()[plain[0]][0]
+
+
+def test_one_of_several_finals_is_for_what_the_model_expects_most_of() -> None:
+    """Each of two configurations has one good part; together nobody has tried them."""
+    made = Made()
+    made.score(made.create({}, "default"), 200, sentiment=0.3, similarity=0.3)
+    for number in range(8):
+        parts = {"loss.weights.sentiment": 2 - number % 2, "encoder.dropout": 0.0}
+        encoding = "cosine" if number % 4 < 2 else "cross"
+        settings = draw(number, pair__encoding__similarity=encoding) | parts
+        good = {"sentiment": 0.5 + 0.2 * (number % 2), "similarity": 0.8 - 0.2 * (number % 4 < 2)}
+        name = made.create(settings)
+        made.score(name, 200, **good)
+        if number in (1, 2, 3):
+            made.score(made.create(settings, "promoted", 1, of=name), 600, **good)
+    several = replace(STAGES, rungs=(*STAGES.rungs[:2], Rung(5400, 3)))
+    for stages, points in ((STAGES, POINTS), (several, None)):
+        assert Promotion(made.state, stages, 3.0, points).expected_best() is None
+    promotion = Promotion(made.state, several, 3.0, POINTS)
+    first = promotion.next()
+    assert first is not None and first.configuration is not None  # the best as found
+    settings = made.state.trials[first.configuration].settings
+    final = made.create(settings, "promoted", 2, of=first.configuration)
+    promotion.enter(made.state.trials[final])
+    assert promotion.next() == NextStep(None, 2)
+    best = promotion.expected_best()
+    assert best is not None
+    tried = {key_of(POINTS, each.settings) for each in made.state.search_trials if each.settings}
+    assert key_of(POINTS, best) not in tried
+    own = made.create(best, "sampler", 2)
+    promotion.enter(made.state.trials[own])
+    last = promotion.next()
+    assert last is not None and last.configuration not in (None, first.configuration, own)
+    again = Promotion(made.state, several, 3.0, POINTS)  # the same from the ledger
+    assert again.next() == last and again.ladder.is_complete(0) and again.ladder.is_complete(1)
 
 
 def test_beyond_what_a_model_takes_in_the_default_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,9 @@ from simulation.plan import Violation
 from simulation.world import simulate
 
 from tuner.engine.engine import Engine
+from tuner.runs import lock
 from tuner.runs.ledger import Ledger
+from tuner.runs.lock import Holder
 from tuner.runs.storage.fence import FencedFile
 from tuner.space.space import Space, load_space
 
@@ -60,10 +62,15 @@ def unsynced(disk: Disk, handle: int) -> None:
     disk._call()
 
 
+def unguarded(path: Path, mine: Holder) -> None:
+    """A worker saved in a shared folder without a look at whose run it is."""
+
+
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "truncates": lambda: mock.patch.object(Ledger, "_check_size", truncates),
     "overwrites": lambda: mock.patch.object(FencedFile, "write", overwrites),
     "closes": lambda: mock.patch.object(Engine, "_close_frozen", closes),
+    "unguarded": lambda: mock.patch.object(lock, "check_holder", unguarded),
     "unsynced": lambda: mock.patch.object(Disk, "fsync", unsynced),
 }
 

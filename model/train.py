@@ -42,13 +42,15 @@ def train(
     watch: Callable[[Progress, int], None] = lambda progress, steps: None,
     heartbeat: float | None = None,
     cache: ProcessCache | None = None,
+    may_save: Callable[[], None] = lambda: None,
 ) -> Iterator[Record]:
     """Train one run in `out`. When `stop()` turns true, the state is saved and the run ends.
 
     `watch` hears of every step: where the run stands, and how many steps its stage has. With
     `heartbeat`, a short record {"heartbeat": True, "examples": ...} comes between evaluations,
     about every so many seconds, for whoever has to decide things in between. Runs that share a
-    `cache` start faster.
+    `cache` start faster. `may_save` is asked before anything is written into `out`, and raises
+    where the folder is somebody else's by now.
 
     Raises `InputError` for what the user can mend and `TrainingDiverged` for a loss that is
     no longer a number.
@@ -64,7 +66,7 @@ def train(
     prepared = prepare(config, tasks, data=data, device=device, warn=warn, cache=cache)
     with hold(out, known=known):
         check_folder(out, resume=resume)  # again: another run may have come and gone meanwhile
-        run = TrainingRun(prepared, out, data, warn)
+        run = TrainingRun(prepared, out, data, warn, may_save)
         if not (resume and run.restore()):
             run.start_fresh()
         run.begin()

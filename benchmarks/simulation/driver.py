@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,15 @@ from model.common.errors import InputError
 from model.common.files import write_atomic
 from tuner.engine.engine import Engine, Limits
 from tuner.engine.job import Job
-from tuner.runs.folder import LEDGER, RUN, write_run
+from tuner.engine.study_file import StudyFile
+from tuner.runs import lock
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, write_run
 from tuner.runs.ledger import Ledger
-from tuner.runs.lock import Deposed
+from tuner.runs.lock import Deposed, RunLock
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.state import TrialState
 from tuner.runs.storage.fence import Superseded
-from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver
+from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_signed
 from tuner.runs.storage.remote import RemoteCheckpointStore, forget_unknown, whole_lines
 from tuner.runs.storage.storage import StorageLost
 from tuner.runs.unknown_trials import set_unknown_trials_aside
@@ -27,6 +30,8 @@ from .store import BucketStorage
 
 if TYPE_CHECKING:
     from .world import World
+
+STUDIES = 10  # every so many seeds have a study file
 
 
 class Driver:
@@ -39,28 +44,48 @@ class Driver:
         self.workers: dict[str, Worker] = {}
         self.mirror: Mirror | None = None
         self.gone = False
-        if world.plan.remote:
-            self.fetch()
-        self.look()
-        self.ledger = Ledger(folder / "ledger.jsonl", world.say)
+        self.between = False  # it slept after a look at its lock, and before it wrote
+        self.lock = RunLock(folder / LOCK, world.say)
+        self.lock.acquire()
         try:
-            self.begin()
+            if world.plan.remote:
+                self.fetch()
+            self.look()
+            self.ledger = Ledger(folder / "ledger.jsonl", world.say, self.mine)
+            try:
+                self.begin()
+            except BaseException:
+                self.ledger.close()
+                raise
         except BaseException:
-            self.ledger.close()
+            self.let_go()
             raise
+
+    def mine(self) -> None:
+        if not self.between:
+            self.lock.check()
+        self.between = False
+
+    def let_go(self) -> None:
+        """Of the lock: given back, or left behind by a process that is dead."""
+        if not self.world.disk.dead:
+            self.lock.release()
+        elif self.lock._file is not None:
+            os.close(self.lock._file)
+            self.lock._file = None
 
     def fetch(self) -> None:
         """As `fetch_run`: the longer of two ledgers that tell the same story."""
         storage = BucketStorage(self.world.bucket)
         there = storage.read(LEDGER) or b""
         here = whole_lines(self.folder / LEDGER)
-        if not here.startswith(there) and not there.startswith(here):
-            raise Violation("storage and the driver's folder tell different stories")
-        if not here.startswith(there):
+        if there.startswith(here) and there != here:
             if (request := storage.read(RUN)) is None:
                 raise Violation("storage has a ledger, and not what was asked")
             write_atomic(self.folder / RUN, request)
             write_atomic(self.folder / LEDGER, there)
+        elif not here.startswith(there) and not is_signed(storage.read(ALIVE), here, there):
+            raise Violation("storage and the driver's folder tell different stories")
 
     def look(self) -> None:
         """As `refuse_or_allow`."""
@@ -105,6 +130,7 @@ class Driver:
             driver=self.name,
         )
         write_run(self.folder, {"space": "default"}, {}, self.ledger.state.epoch)
+        self.study = NoStudy() if world.seed % STUDIES else self.real_study()
         self.engine = Engine(
             ledger=self.ledger,
             space=world.space,
@@ -115,14 +141,20 @@ class Driver:
             limits=Limits(world.plan.slots, threads=1, keep=KEEP),
             stages=world.plan.stages,
             extra={},
-            study=NoStudy(),  # type: ignore[arg-type]
+            study=self.study,  # type: ignore[arg-type]
             warn=world.say,
             log=world.say,
         )
 
+    def real_study(self) -> StudyFile:
+        """Nothing reads it back, so it may be at odds with nothing; and it takes its time."""
+        path = self.folder / JOURNAL
+        return StudyFile(path, self.ledger.state, self.world.space, self.world.say)
+
     def close(self) -> None:
         self.gone = True
         self.ledger.close()
+        self.let_go()
 
     def ledger_bytes(self) -> bytes:
         return (self.folder / "ledger.jsonl").read_bytes()
@@ -161,10 +193,11 @@ class Driver:
         if worker.unheard:
             examples = worker.unheard.pop(0)
         elif worker.points:
-            examples = worker.points.pop(0)
             if not self._may_save():
                 return
-            self.world.save(name, examples)
+            examples = worker.points.pop(0)
+            if not self._save(name, examples):
+                return
             self.world.disk._call()  # the driver may die between the two
         else:
             del self.workers[name]
@@ -173,16 +206,49 @@ class Driver:
         if not self.engine.evaluated(name, self.record(trial, examples)):
             self.workers.pop(name, None)
 
-    def _may_save(self) -> bool:
-        """A trial of a driver that was deposed sends nothing to storage."""
-        if self.mirror is None:
-            return self in (self.world.driver, None) or not self.world.driver
+    def _save(self, name: str, examples: int) -> bool:
+        """False where the disk did not take it: the trial's worker is done for, not the trial."""
         try:
-            check_driver(self.mirror.patient)
-        except StorageLost as error:
+            self.world.save(self, name, examples)
+        except OSError as error:
+            del self.workers[name]
+            self.world.losses[name] += 1
+            self.engine.lost(name, {"kind": "infrastructure", "reason": str(error)})
+            return False
+        return True
+
+    def train_unheard(self, rng: random.Random) -> None:
+        """Workers go on while their driver sleeps, and find out on their own."""
+        able = [n for n, worker in sorted(self.workers.items()) if worker.points]
+        if not able:
+            return
+        name = rng.choice(able)
+        try:
+            self._ask()
+        except (StorageLost, Deposed):
+            del self.workers[name]
+            self.world.told["worker found its driver deposed"] += 1
+            return
+        worker = self.workers[name]
+        examples = worker.points.pop(0)
+        self.world.save(self, name, examples)
+        worker.unheard.append(examples)
+
+    def _may_save(self) -> bool:
+        try:
+            self._ask()
+        except (StorageLost, Deposed) as error:
             self.engine.storage_lost(str(error))
             return False
         return True
+
+    def _ask(self) -> None:
+        """As a worker does: of storage by its sign of life, in a shared folder by its lock."""
+        if self.mirror is not None:
+            check_driver(self.mirror.patient)
+        else:
+            assert self.lock.holder is not None
+            lock.check_holder(self.folder / LOCK, self.lock.holder)
 
     def record(self, trial: TrialState, examples: int) -> dict[str, Any]:
         score = self.world.score(trial, examples)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tuner.engine.job import Job
 from tuner.engine.stages import Stages, for_trials, in_full
@@ -29,12 +32,21 @@ class NoStudy:
 @dataclass
 class Clock:
     now: float = 1_700_000_000.0
+    meanwhile: Callable[[], None] = lambda: None
 
     def time(self) -> float:
         return self.now
 
     def monotonic(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Somebody waits, and others do not."""
+        self.now += seconds
+        self.meanwhile()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
 
 
 @dataclass

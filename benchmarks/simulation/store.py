@@ -23,12 +23,30 @@ class Bucket:
         self.errors = 0  # so many of the next calls fail
         self.losses = 0  # so many of the next answers to writes get lost
         self.silence = 0  # so many calls after a lost answer fail as well
+        self.delays = 0  # so many of the next writes come later, and nobody hears of them
+        self.delayed: str | None = None  # only of this file
+        self.under_way: list[Callable[[], bool]] = []
 
     def call(self) -> None:
         if self.errors:
             self.errors -= 1
             self.told["storage error"] += 1
             raise StorageLost("storage does not answer")
+
+    def delay(self, path: str, write: Callable[[], bool]) -> None:
+        if self.delays and self.delayed in (None, path):
+            self.delays -= 1
+            self.told["write delayed"] += 1
+            self.under_way.append(write)
+            raise StorageLost("no answer in time")
+
+    def arrive(self) -> None:
+        """A write that was under way comes, whoever the run belongs to by now."""
+        write = self.under_way.pop(self.rng.randrange(len(self.under_way)))
+        before = self.losses, self.errors, self.delays
+        self.losses = self.errors = self.delays = 0
+        self.told["late write taken" if write() else "late write refused"] += 1
+        self.losses, self.errors, self.delays = before
 
     def put(self, path: str, content: bytes) -> int:
         self.call()
@@ -64,10 +82,11 @@ class BucketStorage:
         return self.bucket.there.get(path, (None, 0))[0]
 
     def write(self, path: str, content: bytes) -> None:
+        self.bucket.delay(path, lambda: bool(self.bucket.put(path, content)))
         self.bucket.put(path, content)
 
     def put(self, local: Path, path: str) -> None:
-        self.bucket.put(path, local.read_bytes())
+        self.write(path, local.read_bytes())
 
     def get(self, path: str, local: Path) -> None:
         self.bucket.call()
@@ -102,6 +121,7 @@ class Tagged:
         return content, str(tag) if content is not None else None
 
     def write(self, content: bytes, tag: str | None) -> str | None:
+        self.bucket.delay(self.path, lambda: self.write(content, tag) is not None)
         self.bucket.call()
         _, there = self.bucket.there.get(self.path, (None, 0))
         if str(there) != (tag or "0"):

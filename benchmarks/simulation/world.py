@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+from model.common.errors import InputError
+from model.common.files import atomic_folder, remove_folder
 from model.training.checkpoint import checkpoints_in
+from tuner.engine.study import rebuild_study
+from tuner.engine.study_file import StudyFile
+from tuner.runs.folder import LEDGER, LOCK, RUN
 from tuner.runs.ledger import read_events
+from tuner.runs.lines import parse
+from tuner.runs.lock import RunLock
 from tuner.runs.retention import wanted
 from tuner.runs.state import RunState, TrialState
 from tuner.runs.storage.storage import StorageLost
@@ -52,6 +65,7 @@ class World:
         self.acknowledged: list[dict[str, Any]] = []  # by the ledger that counts
         self.driver: Driver | None = None
         self.asleep: list[Driver] = []
+        self.hosts = 0
         self.faults = self.plan.faults
 
     def say(self, line: str) -> None:
@@ -67,10 +81,16 @@ class World:
         with ExitStack() as stack:
             stack.enter_context(in_place(self.disk))
             stack.enter_context(conditional())
-            for module in ("tuner.runs.ledger", "tuner.engine.engine"):
+            for module in ("tuner.runs.ledger", "tuner.runs.lock", "tuner.engine.engine"):
                 stack.enter_context(mock.patch(f"{module}.time", self.clock))
-            # Two hosts on a shared folder that has no locks.
-            stack.enter_context(mock.patch("tuner.runs.ledger.lock_file", lambda file: True))
+            # Hosts of their own on a shared folder that has no locks: each sees the others' signs
+            # of life only, and whoever is awake counts on when the clock says so.
+            hosts = SimpleNamespace(gethostname=lambda: f"host-{self.hosts}")
+            stack.enter_context(mock.patch("tuner.runs.lock.socket", hosts))
+            threads = SimpleNamespace(Thread=NoThread, Event=threading.Event)
+            stack.enter_context(mock.patch("tuner.runs.lock.threading", threads))
+            for module in ("tuner.runs.ledger", "tuner.runs.lock"):
+                stack.enter_context(mock.patch(f"{module}.lock_file", lambda file: True))
             try:
                 return self._run()
             finally:
@@ -87,6 +107,10 @@ class World:
                     self._fault(self.driver)
                 elif self.asleep and self.rng.random() < 0.15:
                     self._wake(self.rng.choice(self.asleep))
+                elif self.asleep and self.rng.random() < 0.1:
+                    self._of_a_sleeper(lambda driver: driver.train_unheard(self.rng))
+                elif self.bucket.under_way and self.rng.random() < 0.2:
+                    self.bucket.arrive()
                 elif self.driver.step(self.rng):
                     self._check_end(self.driver)
                     return self.driver.engine.state
@@ -106,13 +130,66 @@ class World:
     def _begin(self) -> None:
         place = self.folder / f"machine-{self.machine}"
         place.mkdir(exist_ok=True)
+        self.hosts += 1
+        self.clock.meanwhile = self._turn_over
         try:
             driver = Driver(self, place)
+        except InputError as error:
+            self._awake_after_all(error)
+            return
         except (StorageLost, OSError) as error:
             self.say(f"a driver could not begin: {error}")
             return
+        finally:
+            self.clock.meanwhile = lambda: None
         self.driver = driver
         self.say(f"driver {driver.name} began, with {len(driver.engine.state.trials)} trials")
+
+    def _turn_over(self) -> None:
+        """While a new driver waits for a sign of life, the one that sleeps may give it."""
+        if self.asleep and not self.plan.remote and self.rng.random() < 0.005:
+            sleeper = self.asleep[-1]
+            with suppress(OSError):
+                sleeper.lock.check()
+                sleeper.lock.beat()
+
+    def _awake_after_all(self, error: InputError) -> None:
+        """The only reason to refuse a driver: the one before it only slept, and goes on."""
+        if not self.asleep or "which is at work" not in str(error):
+            raise Violation(f"a driver was refused: {error}")
+        self.told["driver woke in time"] += 1
+        self.driver = self.asleep.pop()
+        self.say(f"driver {self.driver.name} goes on")
+
+    def _of_a_sleeper(self, does: Callable[[Driver], None]) -> None:
+        before = self.disk.dies_in, self.disk.fails_in
+        self.disk.dies_in = self.disk.fails_in = None
+        does(self.rng.choice(self.asleep))
+        self.disk.dies_in, self.disk.fails_in = before
+
+    def _write_late(self, driver: Driver) -> None:
+        """A write that is under way for long, maybe until the run is somebody else's."""
+        self.bucket.delays = self.rng.randint(1, 3)
+        self.bucket.delayed = self.rng.choice([None, LEDGER, LEDGER, RUN])
+        if self.rng.random() < 0.7:
+            driver._settle()
+            self._take_over(driver, wakes=self.rng.random() < 0.5)
+
+    def _rival(self, driver: Driver) -> None:
+        """Somebody starts a second driver while this one is at work."""
+        self.told["second driver"] += 1
+        self.hosts += 1
+        self.clock.meanwhile = driver.lock.beat
+        try:
+            RunLock(driver.folder / LOCK, self.say).acquire()
+        except InputError as error:
+            self.say(f"refused: {error}")
+        except OSError as error:  # the disk's doing
+            self.say(f"a second driver could not begin: {error}")
+        else:
+            raise Violation("two drivers at work have the same lock")
+        finally:
+            self.clock.meanwhile = lambda: None
 
     def _crashed(self) -> None:
         self.say("the driver's machine lost its power")
@@ -131,7 +208,9 @@ class World:
     def _fault(self, driver: Driver) -> None:
         kinds = ["kill", "kill", "disk", "worker", "worker", "hang", "twice", "drain", "sleep"]
         if self.plan.remote:
-            kinds += ["storage", "answer", "machine"]
+            kinds += ["storage", "answer", "machine", "late"]
+        else:
+            kinds += ["rival"]
         kind = self.rng.choice(kinds)
         if kind == "kill":
             self.disk.dies_in = self.rng.randint(0, 12)
@@ -141,6 +220,10 @@ class World:
             self.bucket.errors = self.rng.randint(1, 4)
         elif kind == "answer":
             self.bucket.losses, self.bucket.silence = 1, self.rng.randint(0, 2)
+        elif kind == "late":
+            self._write_late(driver)
+        elif kind == "rival":
+            self._rival(driver)
         elif kind == "drain":
             self.told["driver told to stop"] += 1
             driver.engine.drain("interrupted")
@@ -189,12 +272,16 @@ class World:
             driver.close()
         if self.plan.remote:
             self.machine += 1
-            there = self.bucket.there.get("ledger.jsonl", (b"", 0))[0]
-            self.acknowledged = self.acknowledged[: there.count(b"\n")]
+            # What came to storage, and is the same story.
+            there = parse(self.bucket.there.get(LEDGER, (b"", 0))[0]).events
+            same = [a == b for a, b in zip(self.acknowledged, there, strict=False)]
+            count = same.index(False) if False in same else len(same)
+            self.acknowledged = self.acknowledged[:count]
 
     def _wake(self, driver: Driver) -> None:
         """It does what it was about to do, until it finds out."""
         self.say(f"driver {driver.name} wakes")
+        driver.between = self.rng.random() < 0.5
         before = self.disk.dies_in, self.disk.fails_in
         self.disk.dies_in = self.disk.fails_in = None
         for _ in range(8):
@@ -256,6 +343,13 @@ class World:
             raise Violation("trials are open at the end")
         if any(trial.status == "failed" for trial in state.trials.values()):
             raise Violation("a trial failed for faults that were none of its own")
+        trained, planned = sum(trained_of(state)), self.plan.stages.cost()
+        if trained > planned:
+            raise Violation(f"{trained} examples were trained where {planned} were planned")
+        if isinstance(driver.study, StudyFile):
+            driver.study.finish()
+            if shown(driver.study.path) != shown(None, state, self.space):
+                raise Violation("the study file is not what follows from the ledger")
         if self.plan.remote and self.bucket.there["ledger.jsonl"][0] != driver.ledger_bytes():
             raise Violation("storage has another ledger than the driver at the end")
 
@@ -270,23 +364,59 @@ class World:
             return f"{place}/x" in self.bucket.there
         return (self.folder / f"machine-{self.machine}" / place / "x").exists()
 
-    def save(self, trial: str, examples: int) -> None:
+    def save(self, driver: Driver, trial: str, examples: int) -> None:
         """What a worker does before it tells: the older state goes once the newer is there."""
+        if driver is not self.driver and self.driver is not None:
+            raise Violation(f"a worker of the deposed driver {driver.name} saved {trial}")
         older = [n for n in self.saved.get(trial, []) if n != examples]
-        for part in ("model", "state"):
-            place = self.place(trial, examples, part)
-            if self.plan.remote:
+        machine = self.folder / f"machine-{self.machine}"
+        if self.plan.remote:
+            for part in ("model", "state"):
                 self.bucket.count += 1
-                self.bucket.there[f"{place}/x"] = b"1", self.bucket.count
-            else:
-                target = self.folder / f"machine-{self.machine}" / place
-                target.mkdir(parents=True, exist_ok=True)
-                (target / "x").touch()
+                place = f"{self.place(trial, examples, part)}/x"
+                self.bucket.there[place] = b"1", self.bucket.count
+        else:
+            target = (machine / self.place(trial, examples, "model")).parent
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(target) as partial:
+                for part in ("model", "state"):
+                    (partial / part).mkdir()
+                    with self.disk.open_file(partial / part / "x", "wb") as file:
+                        file.write(b"1")
         self.saved[trial] = sorted({*older, examples})
         for before in older:
             place = self.place(trial, before, "state")
             self.bucket.there.pop(f"{place}/x", None)
-            shutil.rmtree(self.folder / f"machine-{self.machine}" / place, ignore_errors=True)
+            remove_folder(machine / place)
+
+
+class NoThread:
+    """Whoever is awake is told when to count on."""
+
+    def __init__(self, **given: Any) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def join(self) -> None:
+        pass
+
+
+def trained_of(state: RunState) -> Iterator[int]:
+    """Examples of each trial's training."""
+    return (trial.examples for trial in state.trials.values())
+
+
+def shown(path: Path | None, state: RunState | None = None, space: Space | None = None) -> Any:
+    """A study's trials: of a file, or made anew."""
+    if path is not None:
+        backend = JournalFileBackend(str(path), lock_obj=JournalFileOpenLock(str(path)))
+        study = optuna.load_study(study_name="simulated", storage=JournalStorage(backend))
+    else:
+        assert state is not None and space is not None
+        study = rebuild_study(state, space)
+    return [(t.number, t.state, t.params, t.values, t.intermediate_values) for t in study.trials]
 
 
 def outcome(state: RunState) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +18,7 @@ from model.common.errors import Gathered, InputError, PartlyRead
 from model.common.files import read_yaml
 from model.common.hub import require_encoder
 from model.common.run_files import CONFIG, SUMMARY
+from model.common.untrusted import read_json
 from model.config.checks import unread
 from model.config.parse import (
     Layer,
@@ -144,7 +144,7 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
     if not summary.is_file():
         console.warn(f"stopped; {go_on}")
         return 128 + (stop.number or signal.SIGINT)
-    console.result(json.loads(summary.read_text(encoding="utf-8")), out)
+    console.result(read_json(summary, finite=False), out)
     if careful := caution(config.encoder.name, tasks):
         console.say(f"caution: {careful}")
     return 0

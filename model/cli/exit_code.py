@@ -27,6 +27,10 @@ def exit_code(
     # Python looks for cycles among all that was ever loaded before it ends: four fifths of the time
     # between a command's last word and the prompt, for memory that goes with the process anyway.
     atexit.register(gc.freeze)
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", "") in ("strict", "surrogateescape"):
+            # A name in Greek is no reason to end.
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         return work()
     except InputError as error:

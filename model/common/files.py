@@ -16,6 +16,9 @@ from typing import Any
 import yaml
 
 from model.common.errors import InputError
+from model.common.untrusted import open_regular, read_regular
+
+MOST_YAML = 1 << 22  # bytes; YAML is slow to read, and what people write has some thousands
 
 Key = tuple[str, ...]
 
@@ -36,12 +39,14 @@ class Document:
         return ""
 
 
-def read_yaml(path: Path) -> Document:
+def read_yaml(path: Path, *, links: bool = True) -> Document:
     """Read a YAML file that must hold one mapping. Plain values only (SafeLoader)."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, MOST_YAML, links=links).decode("utf-8")
     except FileNotFoundError:
         raise InputError(str(path), ["no such file; check the path"]) from None
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the name
         raise InputError(str(path), [f"cannot be read as UTF-8 text: {error}"]) from None
     try:
@@ -168,8 +173,8 @@ def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
 
 
-def sha256_of(path: Path) -> str:
-    with open(path, "rb") as file:
+def sha256_of(path: Path, *, links: bool = True) -> str:
+    with open(open_regular(path, links=links), "rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
             digest.update(block)

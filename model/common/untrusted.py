@@ -1,6 +1,8 @@
 """The one door for files that somebody else may have written: a run's folder, what storage has.
 
-Regular files only, of a bounded size and depth, and no path that leads out of its folder.
+Regular files only, of a bounded size and depth, and no path that leads out of its folder. What is
+opened is looked at by its handle, so nothing can take its place between the look and the reading.
+`links=True` is for files that a person names, which may be links; a run has none.
 """
 
 from __future__ import annotations
@@ -9,13 +11,18 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from model.common.errors import InputError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 MOST_BYTES = 1 << 26  # of a file that is read as a whole, but for ledgers
+MOST_ROWS = 1 << 24  # of a table: its file may be small, if one row is there often
 MOST_DEPTH = 32  # of values in values; what we write has five
 KINDS = {
     stat.S_ISLNK: "a symbolic link",
@@ -25,6 +32,7 @@ KINDS = {
     stat.S_ISCHR: "a device",
     stat.S_ISBLK: "a device",
 }
+TEXTS = (".json", ".txt", ".jinja", ".model")  # of a model's folder
 REMEDY = "put back the file that was there, or remove this"
 
 
@@ -47,47 +55,93 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:80])
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+def open_regular(
+    path: Path, flags: int = os.O_RDONLY, mode: int = 0o644, *, links: bool = False
+) -> int:
     """A handle of a regular file; never waits. OSError as usual, InputError for anything else.
 
     The last part of the path must be no link: a run has none, and behind one could be any file.
     """
+    follow = 0 if links else os.O_NOFOLLOW
     try:
-        file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        file = os.open(path, flags | follow | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     except OSError:
-        refuse_irregular(path)
+        refuse_irregular(path, links=links)
         raise
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        refuse_irregular(path)
+        refuse_irregular(path, links=links)
         raise InputError(str(path), [f"is not a regular file; {REMEDY}"])
     return file
 
 
-def refuse_irregular(path: Path) -> None:
+def refuse_irregular(path: Path, *, links: bool = False) -> None:
     try:
-        mode = os.lstat(path).st_mode
-    except OSError:
+        mode = (os.stat if links else os.lstat)(path).st_mode
+    except (OSError, ValueError):
         return
     for is_kind, name in KINDS.items():
         if is_kind(mode):
-            fault = f"is {name}, where a regular file is expected; {REMEDY}"
+            remedy = "name another" if links else REMEDY
+            fault = f"is {name}, where a regular file is expected; {remedy}"
             raise InputError(str(path), [fault])
 
 
-def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
+def refuse_unreadable(folder: Path) -> None:
+    """For libraries that read a folder by themselves: nothing in it would be waited for, and no
+    text in it is too large. Links are fine, the Hub's snapshots consist of them."""
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir():
+            continue
+        refuse_irregular(Path(entry.path), links=True)
+        if entry.name.endswith(TEXTS) and (size := _size_of(entry)) > MOST_BYTES:
+            fault = f"has {size:,} bytes, and no such file has more than {MOST_BYTES:,}; {REMEDY}"
+            raise InputError(entry.path, [fault])
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:  # a link to nowhere
+        return 0
+
+
+@contextmanager
+def held(path: Path, *, links: bool = False) -> Iterator[Path]:
+    """For libraries that open files by name: a name that leads to the regular file that was there,
+    whatever takes its place meanwhile."""
+    file = open_regular(path, links=links)
+    try:
+        name = Path(f"/proc/self/fd/{file}")
+        yield name if name.exists() else path
+    finally:
+        os.close(file)
+
+
+def read_regular(path: Path, most: int = MOST_BYTES, *, links: bool = False) -> bytes:
     """All of a regular file. OSError as usual, InputError for what is none or too large."""
-    with open(open_regular(path), "rb") as file:
+    with open(open_regular(path, links=links), "rb") as file:
         if (size := os.fstat(file.fileno()).st_size) > most:
             fault = f"has {size:,} bytes, and no such file has more than {most:,}; {REMEDY}"
             raise InputError(str(path), [fault])
         return file.read(most + 1)
 
 
-def read_json(path: Path) -> Any:
+def read_parquet(path: Path, columns: Sequence[str], *, links: bool = False) -> pa.Table:
+    """Those of the columns that a table has. OSError, pyarrow's errors and InputError."""
+    import pyarrow.parquet as pq
+
+    with held(path, links=links) as name, pq.ParquetFile(name) as table:
+        if (rows := table.metadata.num_rows) > MOST_ROWS:
+            fault = f"has {rows:,} rows, and no such file has more than {MOST_ROWS:,}; {REMEDY}"
+            raise InputError(str(path), [fault])
+        return table.read(columns=[name for name in columns if name in table.schema_arrow.names])
+
+
+def read_json(path: Path, *, links: bool = False, finite: bool = True) -> Any:
     """A JSON file of plain, finite values. FileNotFoundError, or InputError for anything else."""
     try:
-        return parse_json(read_regular(path))
+        return parse_json(read_regular(path, links=links), finite=finite)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -97,13 +151,14 @@ def read_json(path: Path) -> Any:
         raise InputError(str(path), [f"cannot be read as JSON: {reason}"]) from None
 
 
-def parse_json(text: bytes | str) -> Any:
-    """ValueError for what is no JSON, too deep, or has a number that is not finite."""
+def parse_json(text: bytes | str, *, finite: bool = True) -> Any:
+    """ValueError for what is no JSON, too deep, or, if so wanted, has a number that is not finite
+    or too long."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse if finite else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    for fault in unfit(value):
+    for fault in unfit(value) if finite else ():
         raise ValueError(fault)
     return value
 

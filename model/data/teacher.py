@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from model.common.errors import InputError
+from model.common.untrusted import read_parquet
 from model.data.clean import CLEAN
 from model.data.columnar import first_line
 from model.data.rows import SCHEMA
@@ -29,11 +29,12 @@ Answers = NDArray[np.float32]  # [rows, classes], or [rows, 1] of values
 def read_answers(path: Path, columns: Sequence[str], tasks: TaskSet) -> dict[str, pa.Table]:
     """By task; a task of which the file knows nothing has no rows."""
     try:
-        names = pq.read_schema(path).names
-        table = pq.read_table(path, columns=[name for name in columns if name in names])
+        table = read_parquet(path, columns, links=True)
+    except InputError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(str(path), [f"cannot be read as Parquet: {first_line(error)}"]) from None
-    if missing := [name for name in columns if name not in names]:
+    if missing := [name for name in columns if name not in table.column_names]:
         remedy = "make the file with stockpot predict"
         raise InputError(str(path), [f"has no column '{name}'; {remedy}" for name in missing])
     of_row = pc.cast(table["task"], pa.string())

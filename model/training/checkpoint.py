@@ -23,8 +23,9 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from model.common.errors import InputError
 from model.common.files import atomic_folder, remove_folder, sha256_of, write_atomic
-from model.common.untrusted import inside, read_json
+from model.common.untrusted import held, inside, read_json
 
 MANIFEST = "manifest.json"
 STATE, TENSORS = "state/state.json", "state/tensors.safetensors"
@@ -92,7 +93,9 @@ def verify(folder: Path, part: str = "") -> None:
         if not (folder / name).is_file():
             raise DamagedCheckpoint(f"{name} is missing")
         try:
-            found = sha256_of(folder / name)
+            found = sha256_of(folder / name, links=False)
+        except InputError as error:
+            raise DamagedCheckpoint(f"{name} {error.faults[0]}") from None
         except OSError as error:
             raise DamagedCheckpoint(f"{name} cannot be read: {error.strerror}") from None
         if found != expected:
@@ -132,8 +135,9 @@ def _restore(folder: Path) -> Restored:
     for name in (STATE, TENSORS):
         if not (folder / name).is_file():  # nor was it signed
             raise DamagedCheckpoint(f"{name} is missing")
-    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    return Restored(folder, state, load_file(folder / TENSORS))
+    state = read_json(folder / STATE, finite=False)  # a norm of gradients may be infinite
+    with held(folder / TENSORS) as tensors:
+        return Restored(folder, state, load_file(tensors))
 
 
 def prune(folder: Path, keep_models: Iterable[str]) -> None:

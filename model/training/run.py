@@ -65,13 +65,21 @@ Watch = Callable[[Progress, int], None]
 class TrainingRun:
     """A prepared run at work in its folder."""
 
-    def __init__(self, prepared: PreparedRun, out: Path, data: Path | None, warn: Warn) -> None:
+    def __init__(
+        self,
+        prepared: PreparedRun,
+        out: Path,
+        data: Path | None,
+        warn: Warn,
+        may_save: Callable[[], None] = lambda: None,
+    ) -> None:
         self.prepared = prepared
         self.config = prepared.config
         self.model = prepared.model
         self.out = out
         self.data = data
         self.warn = warn
+        self.may_save = may_save
         self.progress = Progress(stage=SIMCSE if prepared.simcse else TASKS)
         self.progress.drawn = dict.fromkeys(prepared.streams, 0)
         self.lora = prepared.config.encoder.adapter == "lora"
@@ -204,6 +212,7 @@ class TrainingRun:
 
     def save(self) -> None:
         """Save all that resuming needs, at once."""
+        self.may_save()
         self.writer.write(self._save_point(copies=False))
         self.writer.wait()
 
@@ -359,6 +368,7 @@ class TrainingRun:
             return
         self.writer.wait()
         record, self.untold = self.untold, None
+        self.may_save()
         with open(self.out / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         yield record
@@ -433,6 +443,7 @@ class TrainingRun:
         )
         record["rows"] = sum(len(rows.labels) for rows in self.prepared.dev.values())
         record["evaluation_seconds"] = time.perf_counter() - began
+        self.may_save()
         file = self.out / record["predictions"]
         file.parent.mkdir(exist_ok=True)  # fails if the run's folder went away
         write_predictions(file, evaluation.predictions)
@@ -461,6 +472,7 @@ class TrainingRun:
 
     def finish(self) -> None:
         """The best model under its own name, and the summary."""
+        self.may_save()
         publish_best(self.out, self.progress, self.prepared.inputs.baselines, self.warn)
 
 

@@ -1,4 +1,4 @@
-"""Files from strangers: what is in them is read, and never run."""
+"""Files from strangers: what is in them is read through one door, and never run."""
 
 from __future__ import annotations
 
@@ -152,3 +152,97 @@ def test_no_source_unpickles_or_runs_text(file: Path) -> None:
             assert (node.module or "").split(".")[0] not in UNSAFE
         elif isinstance(node, ast.Call):
             assert ast.unparse(node.func) not in CALLS | BUILTINS, node.lineno
+
+
+# --- one door -----------------------------------------------------------------------------------
+
+# Rooms that read what a run's folder holds. Whoever reads a file there without the bounds of
+# `model.common.untrusted` is found here, not by the one who opens a stranger's run.
+ROOMS = ("model/evaluation", "model/training", "model/data/teacher.py", "tuner")
+OUTSIDE = ("tuner/cluster",)  # reads files that a person wrote and names
+READS = {"read_text", "read_bytes", "json.load", "json.loads", "os.open", "np.fromfile"}
+READS |= {"memory_map", "read_table", "read_schema", "ParquetFile", "read_pandas", "read_csv"}
+BY_NAME = {"load_file", "safe_open"}  # only of what is held
+ALLOWED = {
+    # Of this system, or of this package itself.
+    ("tuner/runs/lock.py", "read_bytes"),  # /proc
+    ("tuner/runs/lock.py", "read_text"),
+    ("tuner/runs/orphans.py", "read_bytes"),
+    ("tuner/ray_backend/heartbeat.py", "read_bytes"),
+    ("tuner/runs/folder.py", "read_bytes"),  # our own sources
+    ("tuner/report/page.py", "read_text"),  # our own page
+    # Written, not read; or made a moment ago.
+    ("tuner/runs/lock.py", "os.open"),
+    ("tuner/runs/ledger.py", "json.loads"),
+    ("tuner/engine/study_file.py", "json.loads"),
+    ("tuner/engine/database/mirror.py", "json.loads"),
+    ("tuner/report/importance/draw.py", "json.loads"),
+    ("tuner/export/trackers/wandb.py", "read_bytes"),
+    # What came from our own workers and servers, no file.
+    ("tuner/engine/job.py", "json.loads"),
+    ("tuner/ray_backend/adapters.py", "json.loads"),
+    ("tuner/export/trackers/mlflow.py", "json.loads"),
+}
+
+
+def rooms() -> list[Path]:
+    root = Path(model.__file__).parents[1]
+    names = {file: file.relative_to(root).as_posix() for file in SOURCES}
+    return [
+        file for file, name in names.items() if name.startswith(ROOMS) and name[:13] not in OUTSIDE
+    ]
+
+
+def direct_reads(source: str) -> set[str]:
+    """The calls by which a source reads files on its own."""
+    tree, found = ast.parse(source), set[str]()
+    held = {
+        item.optional_vars.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if ast.unparse(item.context_expr).startswith("held(")
+        and isinstance(item.optional_vars, ast.Name)
+    }
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func)
+        last = name.rpartition(".")[2]
+        first = call.args[0] if call.args else None
+        if name in READS or last in READS:
+            found.add(name if name in READS else last)
+        elif last in BY_NAME and not (isinstance(first, ast.Name) and first.id in held):
+            found.add(last)
+        elif name == "open" and not (isinstance(first, ast.Call) or _writes(call)):
+            found.add("open")
+    return found
+
+
+def _writes(call: ast.Call) -> bool:
+    mode = call.args[1] if len(call.args) > 1 else None
+    return isinstance(mode, ast.Constant) and str(mode.value)[0] in "wax"
+
+
+@pytest.mark.parametrize("file", rooms(), ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_files_of_a_run_are_read_through_the_door_only(file: Path) -> None:
+    name = file.relative_to(Path(model.__file__).parents[1]).as_posix()
+    allowed = {call for where, call in ALLOWED if where == name}
+    assert direct_reads(file.read_text(encoding="utf-8")) == allowed, (
+        "read it by model.common.untrusted, or say here why it is nobody else's"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("path.read_text()", {"read_text"}),
+        ("json.loads(x)", {"json.loads"}),
+        ("open(path)", {"open"}),
+        ("open(path, 'rb')", {"open"}),
+        ("open(path, 'w'); open(open_regular(path), 'rb')", set()),
+        ("pq.read_table(path)", {"read_table"}),
+        ("load_file(path)", {"load_file"}),
+        ("with held(path) as name, safe_open(name, 'pt') as file: pass", set()),
+    ],
+)
+def test_the_look_at_sources_finds_what_it_is_for(source: str, found: set[str]) -> None:
+    assert direct_reads(source) == found

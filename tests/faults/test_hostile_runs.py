@@ -9,14 +9,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model.common.errors import InputError
-from model.common.untrusted import inside, open_regular, parse_json, read_json
+from model.common.files import MOST_YAML, read_yaml
+from model.common.untrusted import (
+    MOST_ROWS,
+    held,
+    inside,
+    open_regular,
+    parse_json,
+    read_json,
+    read_parquet,
+    refuse_unreadable,
+)
+from model.evaluation.model_folder import read_heads, read_model
+from model.modules.encoder import load_encoder
 from model.training.checkpoint import DamagedCheckpoint, verify
 from tests.tuner.made_up_runs import begin, close, create, evaluate
+from tuner.predict.predictor import load_predictor
 from tuner.runs.folder import read_run, refuse_strange, write_run
 from tuner.runs.ledger import Ledger, encode, read_events, read_state
 from tuner.runs.lines import FIRST
@@ -376,3 +391,74 @@ def test_an_older_copy_of_the_ledger_is_refused(tmp_path: Path) -> None:
 def test_an_open_handle_is_of_a_regular_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a device"):
         open_regular(Path("/dev/null"))
+
+
+# --- deeper in the folder -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["soup/config.json", "trials/t0000/checkpoints/a/model/x", "a/b"])
+@pytest.mark.timeout(60)
+def test_a_pipe_anywhere_in_a_run_is_named_and_never_waited_for(tmp_path: Path, where: str) -> None:
+    write_run(run_at(tmp_path), {"space": "default"}, {"packages": {}})
+    write_ledger(tmp_path / "ledger.jsonl", RUN)
+    (tmp_path / where).parent.mkdir(parents=True)
+    pipe(tmp_path / where)
+    for attempt in (
+        lambda: open_run(tmp_path),
+        lambda: refuse_or_allow(tmp_path, RESUME),
+        lambda: load_predictor(tmp_path),
+    ):
+        with pytest.raises(InputError, match=f"{where} is a link, a pipe or a device"):
+            attempt()
+
+
+@pytest.mark.parametrize("file", ["config.json", "stockpot.json", "heads.safetensors"])
+@pytest.mark.timeout(60)
+def test_a_model_with_a_pipe_for_a_file_is_refused(tmp_path: Path, file: str) -> None:
+    (tmp_path / "stockpot.json").write_text("{}")
+    (tmp_path / file).unlink(missing_ok=True)
+    pipe(tmp_path / file)
+    with pytest.raises(InputError, match="is a pipe"):
+        refuse_unreadable(tmp_path)
+    with pytest.raises(InputError):
+        read_heads(tmp_path) if file == "heads.safetensors" else load_encoder(str(tmp_path))
+    with pytest.raises(InputError):
+        read_model(tmp_path)
+
+
+@pytest.mark.timeout(60)
+def test_a_signed_file_that_is_a_pipe_or_a_link_is_damage(tmp_path: Path, victim: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"model/x": "0"}))
+    run_at(tmp_path / "model")
+    pipe(tmp_path / "model" / "x")
+    with pytest.raises(DamagedCheckpoint, match="x is missing|is a pipe"):
+        verify(tmp_path)
+    (tmp_path / "model" / "x").unlink()
+    (tmp_path / "model" / "x").symlink_to(tmp_path / "manifest.json")
+    with pytest.raises(DamagedCheckpoint, match="is a symbolic link"):
+        verify(tmp_path)
+
+
+def test_a_file_swapped_after_the_look_is_not_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "other").write_text("other")
+    with held(tmp_path / "mine") as name:
+        os.replace(tmp_path / "other", tmp_path / "mine")
+        assert name.read_text() == "mine"
+
+
+def test_yaml_and_tables_have_a_bound(tmp_path: Path) -> None:
+    with open(tmp_path / "long.yaml", "wb") as file:
+        file.truncate(MOST_YAML + 1)
+    with pytest.raises(InputError, match="has 4,194,305 bytes"):
+        read_yaml(tmp_path / "long.yaml")
+    pipe(tmp_path / "pipe.yaml")
+    with pytest.raises(InputError, match="is a pipe"):
+        read_yaml(tmp_path / "pipe.yaml")
+    one = pa.table({"task": pa.array([0], pa.int8())})
+    with pq.ParquetWriter(tmp_path / "many.parquet", one.schema) as writer:
+        many = pa.table({"task": pa.nulls(MOST_ROWS + 1, pa.int8())})
+        writer.write_table(many)
+    assert (tmp_path / "many.parquet").stat().st_size < 1 << 16
+    with pytest.raises(InputError, match="has 16,777,217 rows"):
+        read_parquet(tmp_path / "many.parquet", ["task"])

@@ -316,6 +316,25 @@ def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
     list(train(config, tasks, out=tmp_path, resume=True))
 
 
+def test_nothing_is_written_where_it_may_not_be_any_more(tmp_path: Path) -> None:
+    """As by a worker whose driver was deposed: it is asked before every save."""
+    asked: list[int] = []
+
+    def may_save() -> None:
+        asked.append(len(asked))
+        if len(asked) > 2:  # predictions and list of the first evaluation
+            raise PermissionError("another driver has the run")
+
+    tasks = load_task_set("sample")
+    config = parse_settings(QUICK, tasks)
+    records = train(config, tasks, out=tmp_path, may_save=may_save)
+    next(records)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    with pytest.raises(PermissionError):
+        list(records)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
 def test_a_damaged_best_model_is_not_passed_off(tmp_path: Path) -> None:
     settings = {"budget.examples": 300, "budget.eval_every": 48, "optim.learning_rate": 1e-2}
     for seed in range(10):  # until the best is none of those that a resume would mend

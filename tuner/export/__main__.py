@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_quiet, command_parser
 from model.cli.status import doing, warn
 from model.common.errors import InputError
+from model.common.private import private_folder
 from model.common.secrets import brief
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def destination(arguments: argparse.Namespace) -> Destination:
 def lock_of(arguments: argparse.Namespace) -> Path:
     """Of this run and tool, on this machine: the run's own folder may allow no writing."""
     status = os.stat(arguments.run)
-    name = f"stockpot-export-{arguments.to}-{status.st_dev}-{status.st_ino}-{os.getuid()}.lock"
-    return Path(tempfile.gettempdir()) / name
+    name = f"{arguments.to}-{status.st_dev}-{status.st_ino}.lock"
+    return private_folder("stockpot-export") / name
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from model.cli.invocation import command
 from model.cli.text import shown_path
 from model.common.errors import InputError, suggest
 from model.evaluation.model_folder import SPEC
-from tuner.runs.folder import LEDGER, MODEL, model_folder
+from tuner.runs.folder import LEDGER, MODEL, model_folder, refuse_strange
 from tuner.runs.ledger import read_state
 from tuner.runs.open import best_model, has_begun
 from tuner.runs.state import DEFAULT, RunState, TrialState
@@ -54,6 +54,7 @@ class RunModels:
     """The models that a run has, by their names."""
 
     def __init__(self, run: Path, state: RunState) -> None:
+        refuse_strange(run)
         self.run = run
         self.state = state
         self.soup: SoupRecord | None = read_soup(run)

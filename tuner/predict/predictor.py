@@ -5,7 +5,6 @@ Models are loaded one after the other, so an ensemble needs the memory of one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from model.common.errors import InputError, suggest
 from model.common.files import read_yaml
 from model.common.run_files import CONFIG
+from model.common.untrusted import read_json
 from model.data.batches import Assembler
 from model.data.tokens import Tokens
 from model.evaluation.evaluate import outputs_of, rows_from_texts
@@ -191,9 +191,9 @@ def load_predictor(path: Path | str, model: str | None = None) -> Predictor:
 
 def _read(path: Path) -> dict[str, Any]:
     if path.suffix == ".yaml":
-        return read_yaml(path).data
+        return read_yaml(path, links=False).data
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 import tempfile
 import traceback
@@ -25,7 +26,8 @@ from model.common.untrusted import parse_json, read_regular
 from tuner.engine.job import Job
 from tuner.ray_backend.heartbeat import start_heartbeat
 from tuner.ray_backend.staging import StagedInput, localize
-from tuner.runs.folder import LEDGER
+from tuner.runs.folder import LEDGER, LOCK
+from tuner.runs.lock import Deposed, Holder, check_holder
 from tuner.runs.state import INFRASTRUCTURE
 from tuner.runs.storage.storage import Storage, StorageLost
 
@@ -58,6 +60,7 @@ class SearchTrial(tune.Trainable):
         config: dict[str, Any],
         storage: Storage | None = None,
         staged: dict[str, StagedInput] | None = None,
+        driver: Holder | None = None,
     ) -> None:
         from model.training.prepare import ProcessCache
         from tuner.runs.storage.node_folder import NodeFolder
@@ -66,6 +69,7 @@ class SearchTrial(tune.Trainable):
         self.cache = ProcessCache()
         self.node_folder = None if storage is None else NodeFolder(storage)
         self.staged = staged or {}
+        self.driver = driver
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -136,6 +140,7 @@ class SearchTrial(tune.Trainable):
             warn=self.notes.append,
             heartbeat=HEARTBEAT,
             cache=self.cache,
+            may_save=self._check_driver,
         )
         if self.node_folder is not None:
             records = self.node_folder.follow(records)
@@ -164,6 +169,11 @@ class SearchTrial(tune.Trainable):
         out.mkdir(exist_ok=True)  # so that the trial need not, should the run's folder go away now
         wait_until_free(out)
         return out
+
+    def _check_driver(self) -> None:
+        """In a folder that machines share; what goes to storage is checked on its way there."""
+        if self.driver is not None:
+            check_holder(self._run_folder() / LOCK, self.driver)
 
     def _sees_the_run(self) -> bool:
         """Without its folder nothing can be saved, and whatever else fails, fails for that."""
@@ -202,7 +212,7 @@ class SearchTrial(tune.Trainable):
             for _ in self.records or ():
                 pass
         except Exception as error:
-            if not isinstance(error, StorageLost) and self._sees_the_run():
+            if not isinstance(error, StorageLost | Deposed) and self._sees_the_run():
                 raise
             # Else the search stops for that reason, and goes on from what storage has.
         self.records = None
@@ -274,13 +284,13 @@ def failure(error: Exception) -> dict[str, Any]:
         kind = "diverged"
     elif is_out_of_memory(error):
         kind = "memory"
-    elif isinstance(error, StorageLost):
+    elif isinstance(error, StorageLost | Deposed):
         kind = "storage"
-    elif is_of_the_machine(error):
+    elif kind == "code" and is_of_the_machine(error):
         kind = INFRASTRUCTURE
     reason = (
         text
-        if isinstance(error, TrainingDiverged | InputError | StorageLost)
+        if isinstance(error, TrainingDiverged | InputError | StorageLost | Deposed)
         else (f"{type(error).__name__}: {text}")
     )
     trace = "".join(traceback.format_exception(error)) if kind == "code" else ""
@@ -294,9 +304,33 @@ def failure(error: Exception) -> dict[str, Any]:
 def is_of_the_machine(error: Exception) -> bool:
     from model.training.run_lock import FolderInUse
 
-    return isinstance(error, FolderInUse) or (
-        isinstance(error, OSError) and error.errno in OF_THE_MACHINE
-    )
+    return isinstance(error, FolderInUse) or not OF_THE_MACHINE.isdisjoint(numbers_of(error))
+
+
+def numbers_of(error: BaseException) -> set[int]:
+    """The operating system's numbers in an error and in all that it came of.
+
+    A reader of files makes its own error of an OSError, and libraries in Rust (safetensors,
+    tokenizers) have the number in their text only.
+    """
+    found: set[int] = set()
+    for each in causes_of(error):
+        if isinstance(each, OSError) and each.errno is not None:
+            found.add(each.errno)
+        found.update(int(number) for number in re.findall(r"\(os error (\d{1,4})\)", str(each)))
+    return found
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """An error, and those during whose handling it was raised; `from None` only hides them."""
+    found: list[BaseException] = []
+    rest: list[BaseException | None] = [error]
+    while rest:
+        each = rest.pop()
+        if each is not None and each not in found:
+            found.append(each)
+            rest += [each.__context__, each.__cause__]
+    return found
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -309,6 +343,6 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def is_out_of_space(error: Exception) -> bool:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if not {errno.ENOSPC, errno.EDQUOT}.isdisjoint(numbers_of(error)):
         return True
-    return "no space left on device" in str(error).lower()  # as safetensors and pyarrow say it
+    return "no space left on device" in str(error).lower()  # as pyarrow says it

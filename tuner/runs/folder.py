@@ -25,7 +25,6 @@ from model import __version__
 from model.cli.flags import faults_of
 from model.common.errors import InputError
 from model.common.files import read_yaml, sha256_of, to_yaml, write_atomic
-from model.common.untrusted import refuse_irregular
 from model.tasks.task_set import TaskSet
 from tuner.runs.request import ExecutionOptions, SearchRequest
 
@@ -42,6 +41,7 @@ RUN, SPACE, LEDGER, LOCK = "run.yaml", "space.yaml", "ledger.jsonl", "lock"
 JOURNAL, REPORT, TABLE = "study.journal", "report.html", "trials.parquet"
 TRIALS, CHECKPOINTS, MODEL = "trials", "checkpoints", "model"
 TEACHER, TEACHER_TEXTS = "teacher/train.parquet", "teacher/texts.parquet"
+MOST_NAMED = 5  # strange files of a folder
 
 
 def run_folder(storage: Path, name: str) -> Path:
@@ -65,18 +65,23 @@ def refuse_strange(folder: Path) -> None:
     """A run consists of folders and regular files. Behind a link could be anything, and a pipe
     would be waited for: InputError names the first few of them."""
     strange: list[str] = []
-    places = [folder, folder / TRIALS]
-    if (folder / TRIALS).is_dir() and not (folder / TRIALS).is_symlink():
-        places += (Path(entry.path) for entry in os.scandir(folder / TRIALS))
-    for place in places:
-        if place.is_symlink() or not place.is_dir():
-            continue
-        for entry in os.scandir(place):
-            if not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
+    places = [str(folder)] if folder.is_dir() else []
+    while places and len(strange) < MOST_NAMED:
+        try:
+            entries = list(os.scandir(places.pop()))
+        except FileNotFoundError:
+            continue  # a search is at work, and removed a checkpoint
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                places.append(entry.path)
+            elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
                 strange.append(os.path.relpath(entry.path, folder))
     if strange:
         remedy = "a run has folders and plain files only: move it away, or put back what was there"
-        faults = [f"{name} is a link, a pipe or a device; {remedy}" for name in sorted(strange)[:5]]
+        faults = [
+            f"{name} is a link, a pipe or a device; {remedy}"
+            for name in sorted(strange)[:MOST_NAMED]
+        ]
         raise InputError(str(folder), faults)
 
 
@@ -172,8 +177,7 @@ def write_run(
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    refuse_irregular(folder / RUN)
-    data = dict(read_yaml(folder / RUN).data)
+    data = dict(read_yaml(folder / RUN, links=False).data)
     if "asked" in data:  # as version 0.1 called it
         data["request"] = data.pop("asked")
     request, prints = data.get("request"), data.get("fingerprints")

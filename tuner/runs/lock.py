@@ -68,6 +68,7 @@ class RunLock:
         self.warn = warn
         self._file: int | None = None
         self._pid = 0
+        self.holder: Holder | None = None  # who that is, once it is held
         self._end = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -130,34 +131,34 @@ class RunLock:
                 time.sleep(0.01)  # someone is just looking whether it is locked
             pid = os.getpid()
             me = Holder(pid, socket.gethostname(), start_of(pid) or "", time.time(), BEATS % 0)
-            os.write(file, me.line())
+            rest = memoryview(me.line())
+            while rest:  # a part of it would be nobody's lock, and taken over at once
+                rest = rest[os.write(file, rest) :]
             os.fsync(file)
         except BaseException:
             os.close(file)
             self.path.unlink(missing_ok=True)
             raise
-        self._file, self._pid = file, pid
+        self._file, self._pid, self.holder = file, pid, me
         self._end.clear()
-        self._heart = threading.Thread(target=self._count_on, args=(me,), daemon=True)
+        self._heart = threading.Thread(target=self._count_on, daemon=True)
         self._heart.start()
         return True
 
-    def _count_on(self, me: Holder) -> None:
-        beats = 0
+    def _count_on(self) -> None:
         while not self._end.wait(BEAT):
-            beats += 1
             with suppress(OSError, TypeError):  # a disk that is away; released meanwhile
-                os.pwrite(self._file, replace(me, beat=BEATS % beats).line(), 0)  # type: ignore[arg-type]
-                os.fsync(self._file)  # type: ignore[arg-type]
+                self.beat()
+
+    def beat(self) -> None:
+        """Count on: a sign of life for those who cannot see this process."""
+        assert self.holder is not None
+        self.holder = replace(self.holder, beat=BEATS % (int(self.holder.beat) + 1))
+        os.pwrite(self._file, self.holder.line(), 0)  # type: ignore[arg-type]
+        os.fsync(self._file)  # type: ignore[arg-type]
 
     def _content(self) -> bytes:
-        """What the file says, after a moment if it was only just created."""
-        deadline = time.monotonic() + PATIENCE
-        while not (content := read_regular(self.path, MOST_BYTES)).endswith(b"\n"):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
-        return content
+        return content_of(self.path)
 
     def _refuse_if_held(self, holder: Holder | None) -> None:
         who = str(holder or "a process that did not say which")
@@ -206,6 +207,29 @@ class RunLock:
             return True
         os.rename(aside, self.path)  # where the kernel has no locks, somebody was quicker
         return False
+
+
+def check_holder(path: Path, mine: Holder) -> None:
+    """For a driver's workers, before they write: raise `Deposed` if the run is another's by now.
+
+    Where nobody holds the lock nobody has taken the run over.
+    """
+    try:
+        found = _parse(content_of(path))
+    except FileNotFoundError:
+        return
+    if found is None or replace(found, beat=mine.beat) != mine:
+        raise Deposed(f"{path}: another driver ({found or 'unknown'}) has taken this run over")
+
+
+def content_of(path: Path) -> bytes:
+    """What a lock says, after a moment if it was only just created."""
+    deadline = time.monotonic() + PATIENCE
+    while not (content := read_regular(path, MOST_BYTES)).endswith(b"\n"):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    return content
 
 
 def start_of(pid: int) -> str | None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from model.common.errors import InputError
+from model.common.untrusted import read_parquet
 from model.evaluation.scores import METRICS, Array
 from model.tasks.task_set import Task, TaskSet
 from tuner.runs.folder import trial_folder
@@ -155,7 +155,7 @@ def resamples_of(rows: int, resamples: int, seed: Sequence[int]) -> Iterator[Arr
 
 def read_rows(path: Path, columns: Sequence[str]) -> pa.Table:
     """A file of dev predictions; ValueError for an unfit one."""
-    table = pq.read_table(path, columns=list(columns))
+    table = read_parquet(path, columns)
     if missing := set(columns) - set(table.column_names):
         raise ValueError(f"has no column '{min(missing)}'; run the trial again")
     if not np.isfinite(table["prediction"].to_numpy()).all():

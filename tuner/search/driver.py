@@ -25,11 +25,10 @@ from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, own_folder, write_run
 from tuner.runs.ledger import Ledger
-from tuner.runs.lock import RunLock
+from tuner.runs.lock import Holder, RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.storage.remote import RemoteRun, follow
-from tuner.runs.storage.storage import Storage
 from tuner.runs.unknown_trials import set_unknown_trials_aside
 from tuner.search import distill
 from tuner.search.background import in_background
@@ -88,7 +87,12 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
             follow(plan.storage, folder, console.warn, ledger.aside) as remote,
             mirrored_study(plan.study, ledger, plan.space, console.warn),
         ):
-            return run(plan, ledger, ray, resources, need, console, remote, staged, stop_signals)
+            return run(
+                *(plan, ledger, ray, resources, need, console, remote),
+                driver=None if remote else lock.holder,
+                staged=staged,
+                stop_signals=stop_signals,
+            )
 
 
 def prepare_cluster(
@@ -119,6 +123,8 @@ def run(
     need: Need,
     console: SearchConsole,
     remote: RemoteRun | None,
+    *,
+    driver: Holder | None,
     staged: dict[str, StagedInput],
     stop_signals: Signals,
 ) -> SearchResult:
@@ -139,7 +145,7 @@ def run(
         else choose_sampler(request.sampler, plan.stages.trials),
         resumed=options.resume,
         epoch=ledger.state.epoch + 1,
-        driver=uuid.uuid4().hex,
+        driver=remote.storage.driver if remote else uuid.uuid4().hex,
     )
     for known in plan.earlier[len(ledger.state.earlier) :]:
         ledger.append("earlier", **known)
@@ -157,7 +163,8 @@ def run(
             try:
                 with stop_signals.draining(engine):
                     storage = remote.storage if remote else None
-                    run_trials(engine, console, resources, ray.scratch, storage, inputs)
+                    more = {"storage": storage, "staged": inputs, "driver": driver}
+                    run_trials(engine, console, resources, ray.scratch, more)
             finally:
                 console.clear()
         if engine.fatal is not None:
@@ -320,20 +327,18 @@ def run_trials(
     console: SearchConsole,
     resources: Resources,
     scratch: Path,
-    storage: Storage | None = None,
-    staged: dict[str, StagedInput] | None = None,
+    more: dict[str, Any],
 ) -> None:
+    """`more`: what a trial is told beside its configuration."""
     from ray import tune
 
     from tuner.ray_backend.adapters import DrainStopper, LedgerSearch, RunCallback, RungScheduler
     from tuner.ray_backend.trainable import SearchTrial
 
     scheduler = RungScheduler(engine)
-    trainable: Any = SearchTrial
-    if storage or staged:
-        # By Ray's object store: once to each node, and unlike a trial's configuration never on
-        # disk, where a secret in the URL must not be.
-        trainable = tune.with_parameters(SearchTrial, storage=storage, staged=staged)
+    # By Ray's object store: once to each node, and unlike a trial's configuration never on disk,
+    # where a secret in the URL must not be.
+    trainable: Any = tune.with_parameters(SearchTrial, **more)
     tuner = tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(

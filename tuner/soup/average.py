@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from model.common.errors import InputError
+from model.common.untrusted import held
 from model.evaluation.model_folder import HEADS, read_model
 from model.modules.multitask import MultitaskModel
 from tuner.soup.combinations import STOCK, Combination, single
@@ -33,11 +34,11 @@ def tensors_of(folder: Path, heads_only: bool = False) -> Iterator[tuple[str, Te
     """Every tensor of a model folder by its name in the model, one at a time."""
     for path in [folder / HEADS] if heads_only else weight_files(folder):
         prefix = "" if path.name == HEADS else ENCODER
-        with safe_open(path, framework="pt") as file:
+        with held(path) as place, safe_open(place, framework="pt") as file:
             names = list(file.keys())
         for name in names:
             # Opened anew for each: a file that stays mapped keeps all that was read of it.
-            with safe_open(path, framework="pt") as file:
+            with held(path) as place, safe_open(place, framework="pt") as file:
                 tensor = file.get_tensor(name)
             yield prefix + name, tensor
             del tensor
@@ -48,7 +49,7 @@ def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for path in weight_files(folder):
         prefix = "" if path.name == HEADS else ENCODER
-        with safe_open(path, framework="pt") as file:
+        with held(path) as place, safe_open(place, framework="pt") as file:
             for name in list(file.keys()):
                 found[prefix + name] = tuple(file.get_slice(name).get_shape())
     return found
@@ -57,7 +58,7 @@ def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:
 def _tensor(folder: Path, name: str) -> Tensor:
     for path in weight_files(folder):
         own = name.removeprefix(ENCODER) if path.name != HEADS else name
-        with safe_open(path, framework="pt") as file:
+        with held(path) as place, safe_open(place, framework="pt") as file:
             if own in file.keys():  # noqa: SIM118 - it is no mapping
                 tensor: Tensor = file.get_tensor(own)
                 return tensor

@@ -16,6 +16,7 @@ from typing import Any
 
 from model.common.errors import InputError
 from model.common.files import sha256_of
+from model.common.untrusted import read_json
 from model.evaluation.model_folder import read_spec
 from model.modules.multitask import ModelSpec
 from model.training.checkpoint import MANIFEST, DamagedCheckpoint, verify
@@ -161,7 +162,7 @@ def check(ingredient: Ingredient) -> Ingredient:
     verify(place, "model/")
     if (name := first_unfit(ingredient.model)) is not None:
         raise DamagedCheckpoint(f"'{name}' has values that are no finite numbers")
-    sums = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+    sums = read_json(place / MANIFEST)
     own = sorted((name, value) for name, value in sums.items() if name.startswith("model/"))
     digest = hashlib.sha256(json.dumps(own).encode()).hexdigest()
     return replace(ingredient, record=replace(ingredient.record, sha256=digest))
@@ -176,7 +177,7 @@ def facts_of(ingredient: Ingredient, trial: TrialState, space: Space) -> Facts:
         # Hidden units of two random starts stand in another order: their mean means nothing.
         facts["seed of heads"] = trial.seed
     facts |= spec_facts(spec)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = read_json(folder / "config.json")
     facts |= {
         f"encoder.{key}": value
         for key, value in config.items()
@@ -204,11 +205,13 @@ def spec_facts(spec: ModelSpec) -> Facts:
 def tokenizer_fact(folder: Path) -> str:
     """A digest of the words; how the tokenizer was last called is no part of it."""
     if (path := folder / "tokenizer.json").is_file():
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = read_json(path)
         state.pop("truncation", None)
         state.pop("padding", None)
         return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
-    return " ".join(sha256_of(folder / name) for name in TOKENIZER if (folder / name).is_file())
+    return " ".join(
+        sha256_of(folder / name, links=False) for name in TOKENIZER if (folder / name).is_file()
+    )
 
 
 # --- together -----------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ import yaml
 
 from model.common.errors import InputError, suggest
 from model.common.files import Document, read_yaml
+from model.common.untrusted import read_regular
 from model.config.parse import flatten
 from model.config.values import SETTINGS, Misfit, find_setting, show
 from model.tasks.task_set import TaskSet, load_task_set
@@ -238,7 +239,7 @@ def _read_point(
 
 def _places_of_items(document: Document, key: str) -> list[str]:
     """'line 7: ' of each item of a list; a document notes the lines of keys alone."""
-    node = yaml.compose(document.path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    node = yaml.compose(read_regular(document.path, links=True), Loader=yaml.SafeLoader)
     # The last of the name, as the data has it: a merged mapping (<<) can hold it too.
     found = [value for name, value in node.value if name.value == key]
     items = found[-1].value if found else document.data[key]

@@ -106,7 +106,7 @@ def test_what_is_not_a_yaml_mapping_is_told(
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     assert faults_of(tmp_path / "none.yaml") == ["no such file; check the path"]
-    assert "directory" in faults_of(tmp_path)[0]
+    assert "is a folder, where a regular file is expected" in faults_of(tmp_path)[0]
     assert "null" in faults_of(tmp_path / "a\0b")[0]
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("a: é".encode("latin-1"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -124,6 +125,24 @@ def test_files_stand_beside_the_task_file_unless_a_folder_is_named(
     with pytest.raises(InputError, match=r"mood: train.tsv: no such file") as refused:
         require_data([task], None, ["train"])
     assert refused.value.where == str(tmp_path)
+
+
+@pytest.mark.timeout(60)
+def test_files_outside_of_the_data_folder_are_read_as_rows_and_nothing_else(
+    make_task: Make, tmp_path: Path
+) -> None:
+    """As docs/security.md says: a task file may name any file that its reader may read."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "dev.tsv").write_text("id\ttext\tlabel\n1\ta\t1\n")
+    for name in ("../dev.tsv", str(tmp_path / "dev.tsv")):
+        task = make_task(files={"train": "t.tsv", "dev": name})
+        assert load_split(task, "dev", tmp_path / "data").table["label"].to_pylist() == [1.0]
+    assert [path.name for path in (tmp_path / "data").iterdir()] == []
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("../pipe", "/dev/zero"):
+        task = make_task(files={"train": "t.tsv", "dev": name})
+        with pytest.raises(InputError, match="no such file"):
+            load_split(task, "dev", tmp_path / "data")
 
 
 def test_where_a_task_file_lies_is_no_part_of_what_it_says(make_task: Make, tmp_path: Path) -> None:

@@ -182,10 +182,10 @@ def test_a_file_that_cannot_be_read_is_damage(
     bad = save(tmp_path, 200) / "state" / "state.json"
     real = module.sha256_of
 
-    def unreadable(path: Path) -> str:
+    def unreadable(path: Path, **links: bool) -> str:
         if path == bad:
             raise OSError(5, "Input/output error")
-        return real(path)
+        return real(path, **links)
 
     monkeypatch.setattr(module, "sha256_of", unreadable)
     step, told = latest(tmp_path)

@@ -13,7 +13,11 @@ import pytest
 from ray.exceptions import RayTaskError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
+from safetensors import SafetensorError
 
+from model.common import untrusted
+from model.common.errors import InputError
+from model.common.files import read_yaml
 from model.training.run_lock import FolderInUse
 from tests.tuner.moments import Moment
 from tests.tuner.search_runs import FIXED, Started, state_of
@@ -166,6 +170,43 @@ def test_an_error_of_the_operating_system_is_not_the_trials_own(number: int) -> 
     assert failure(FolderInUse("x", ["in use"]))["kind"] == "infrastructure"
     assert failure(FileNotFoundError(errno.ENOENT, "no such file"))["kind"] == "code"
     assert failure(OSError(errno.ENOSPC, "full"))["kind"] == "disk"
+
+
+def test_an_error_of_the_machine_is_seen_through_what_a_reader_made_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tasks.yaml").write_text("tasks: {}")
+
+    def refused(*given: Any, **more: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as starved:
+        starved.setattr(untrusted.os, "open", refused)
+        with pytest.raises(InputError) as told:
+            read_yaml(tmp_path / "tasks.yaml")
+    assert failure(told.value)["kind"] == "infrastructure"
+    with pytest.raises(InputError) as told:
+        read_yaml(tmp_path / "nobody.yaml")
+    assert failure(told.value)["kind"] == "code"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Error while loading: Too many open files (os error 24)", "infrastructure"),
+        ("Error while serializing: I/O error: No space left on device (os error 28)", "disk"),
+        ("No such file or directory (os error 2)", "code"),
+        ("Error while deserializing header: header too large", "code"),
+    ],
+)
+def test_what_libraries_say_of_the_machine_in_words_only_is_understood(
+    said: str, kind: str
+) -> None:
+    assert failure(SafetensorError(said))["kind"] == kind
+    try:
+        raise InputError("model", ["cannot be loaded"]) from Exception(said)
+    except InputError as error:
+        assert failure(error)["kind"] == kind
 
 
 def test_a_worker_that_is_unfit_is_told_from_a_trial_that_failed() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from model.common.errors import InputError
 from tuner.runs import lock as module
-from tuner.runs.lock import RunLock, start_of
+from tuner.runs.lock import Deposed, RunLock, check_holder, start_of
 
 HOLD = """
 import sys, time
@@ -300,3 +300,19 @@ def test_a_copy_of_a_live_run_is_called_one(path: Path, other: subprocess.Popen[
     copy.write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="If this folder is a copy of that run's, remove"):
         RunLock(copy, no_warning).acquire()
+
+
+def test_workers_of_a_deposed_driver_are_told_before_they_write(path: Path) -> None:
+    first, second = RunLock(path, lambda line: None), RunLock(path, lambda line: None)
+    first.acquire()
+    mine = first.holder
+    assert mine is not None
+    check_holder(path, mine)
+    first.beat()
+    check_holder(path, mine)  # it counts on, and is the same
+    first.release()
+    check_holder(path, mine)  # nobody has it: a worker may save what it has
+    second.acquire()
+    with pytest.raises(Deposed, match="another driver .* has taken this run over"):
+        check_holder(path, mine)
+    second.release()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in all parts of a search: the real command, stopped for real."""
+"""Ctrl-C, SIGTERM and SIGHUP in all parts of a search: the real command, stopped for real."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtur
 
 
 def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:
-    for number, group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
-        moment = Moment("evaluated", nth=1 if group else 3)
-        again = ["--resume"] if group else []
+    later = [(signal.SIGINT, True)]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+        later.insert(0, (signal.SIGHUP, False))
+    for number, group in ((signal.SIGTERM, False), *later):
+        moment = Moment("evaluated", nth=3 if number == signal.SIGTERM else 1)
+        again = [] if number == signal.SIGTERM else ["--resume"]
         search = Started.start(tmp_path, *SAME, *again, hold=[moment])
         search.wait_until_held()
         live = {e["trial"] for e in search.new("started")}

@@ -10,7 +10,13 @@ from pathlib import Path
 from model.common.errors import Gathered, InputError
 from model.common.files import write_atomic
 from model.common.secrets import redact
-from model.common.untrusted import read_regular, refuse_irregular
+from model.common.untrusted import (
+    held,
+    parse_json,
+    read_json,
+    read_regular,
+    refuse_irregular,
+)
 from model.evaluation.model_folder import HEADS, SPEC
 from model.modules.encoder_defaults import HUB_ID
 from model.training.finish import link_or_copy
@@ -67,16 +73,16 @@ def _check(path: Path) -> None:
         from safetensors import SafetensorError, safe_open
 
         try:
-            with safe_open(path, "pt") as file:
+            with held(path) as name, safe_open(name, "pt") as file:
                 file.keys()
         except (SafetensorError, OSError) as error:
             raise InputError(str(path), [f"is damaged ({error}); {AGAIN}"]) from None
     elif path.name in TEXTS:
         try:
             text = read_regular(path).decode("utf-8")
-            if not isinstance(json.loads(text), dict):
+            if not isinstance(parse_json(text, finite=False), dict):
                 raise ValueError("no object")
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InputError(str(path), [f"is damaged ({error}); {AGAIN}"]) from None
         if redact(text) != text:
             raise InputError(str(path), ["holds a password, a key or a token; take it out"])
@@ -87,7 +93,7 @@ def gather(place: Path, names: list[str], folder: Path) -> None:
     for name in names:
         link_or_copy(place / name, folder / name)
     for name in (CONFIG, TOKENIZER):
-        data = json.loads(read_regular(folder / name))
+        data = read_json(folder / name, finite=False)
         local = [key for key in PATHS if key in data and not _on_hub(data[key])]
         if local:
             kept = {key: value for key, value in data.items() if key not in local}

@@ -7,7 +7,6 @@ beside it, because the table knows no scale.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from model.common.errors import InputError
+from model.common.untrusted import read_json
 from model.config.values import find_setting
 from model.modules.encoder import ATTENTION_DROPOUT, HIDDEN_DROPOUT, place_of
 from model.modules.encoder_defaults import file_of
@@ -135,7 +135,7 @@ def dropouts_of(encoder: str) -> dict[str, float]:
     """What 'the encoder's own' dropout means, so far as its configuration says."""
     file = file_of(place_of(encoder), "config.json")
     try:
-        config = json.loads(file.read_text(encoding="utf-8")) if file else {}
+        config = read_json(file, links=True) if file else {}
     except (OSError, ValueError):
         return {}
     hidden, attention = (

@@ -11,7 +11,7 @@ from typing import Any
 from model.common.secrets import brief
 from model.common.untrusted import parse_json, read_regular, shown
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, TEACHER_TEXTS, TRIALS
-from tuner.runs.ledger import MOST_BYTES
+from tuner.runs.ledger import MOST_BYTES, parse
 from tuner.runs.storage.fence import FencedFile, Superseded
 from tuner.runs.storage.storage import Storage, StorageLost
 
@@ -55,10 +55,10 @@ class Mirror:
         `aside` is what was cut off the ledger here when it was opened: storage may still have it.
         """
         self._who = who
-        if self._sign.read() != self.patient.judged:
+        if (sign := self._sign.read()) != self.patient.judged:
             raise Superseded(f"another driver has just begun with {self.patient.shown}")
-        there = self._ledger.read() or b""
-        if not (self._local_ledger() + aside).startswith(there):
+        there, here = self._ledger.read() or b"", self._local_ledger()
+        if not (here + aside).startswith(there) and not is_signed(sign, here, there):
             raise Superseded(f"another driver has gone on with {self.patient.shown}")
         self._beat()
         self._claimed = True
@@ -145,7 +145,14 @@ class Mirror:
         if self._changed([LEDGER] if (self.folder / LEDGER).is_file() else []):
             seen, content = self._seen(LEDGER), self._local_ledger()
             whole = content[: content.rfind(b"\n") + 1]
-            self._ledger.write(whole, hurried=self.trouble is not None)
+            try:
+                self._ledger.write(whole, hurried=self.trouble is not None)
+            except Superseded:
+                # A write of the driver before may have been under way for long, and come after
+                # the claim. Whoever has the sign of life is right, and writes over it.
+                self._beat()
+                self._ledger.read()
+                self._ledger.write(whole, hurried=self.trouble is not None)
             self._sent[LEDGER] = seen
 
     def _request(self) -> tuple[bytes, tuple[int, int]]:
@@ -216,6 +223,16 @@ def read_sign(content: bytes | None) -> dict[str, Any] | None:
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_signed(sign: bytes | None, here: bytes, there: bytes) -> bool:
+    """Of two ledgers that part: whether the one here goes on with the driver whose sign of life
+    storage has. Then it is right, and what else came there came late."""
+    known, ours, theirs = read_sign(sign), parse(here).events, parse(there).events
+    parting = next((n for n, e in enumerate(ours) if theirs[n : n + 1] != [e]), None)
+    if known is None or not known["driver"] or parting is None:
+        return False
+    return ours[parting]["event"] == "run" and ours[parting].get("driver") == known["driver"]
 
 
 def check_driver(storage: Storage) -> None:

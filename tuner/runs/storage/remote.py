@@ -22,7 +22,7 @@ from pathlib import Path
 from model.common.errors import InputError
 from model.common.files import remove_folder
 from model.common.run_files import CONFIG, METRICS, SUMMARY
-from model.common.untrusted import inside
+from model.common.untrusted import inside, read_regular
 from model.training.checkpoint import MANIFEST, DamagedCheckpoint, checkpoints_in, verify
 from tuner.runs.folder import (
     LEDGER,
@@ -35,13 +35,13 @@ from tuner.runs.folder import (
     read_run,
     run_folder,
 )
-from tuner.runs.ledger import parse, read_state
+from tuner.runs.ledger import MOST_BYTES, parse, read_state
 from tuner.runs.lock import Deposed, start_of
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.retention import CheckpointStore, wanted
 from tuner.runs.state import RunState, Warn
 from tuner.runs.storage.fence import Superseded
-from tuner.runs.storage.mirror import ALIVE, BEAT, Mirror, read_sign
+from tuner.runs.storage.mirror import ALIVE, BEAT, Mirror, is_signed, read_sign
 from tuner.runs.storage.storage import Storage, StorageLost
 
 AT_ONCE = 8  # files fetched in parallel
@@ -75,7 +75,7 @@ def fetch_run(options: ExecutionOptions, name: str) -> None:
         taught = [file for file in (TEACHER, TEACHER_TEXTS) if file in there_too]
         for file in (RUN, SPACE, *taught, LEDGER):  # the ledger last: with it, it is a run
             storage.get(file, folder / file)
-    elif not here.startswith(there):
+    elif not here.startswith(there) and not is_signed(storage.read(ALIVE), here, there):
         fault = f"its ledger and the one in {folder} tell different stories"
         remedy = "move that folder away to go on with storage's, or give another --local-path"
         raise InputError(storage.shown, [f"{fault}; {remedy}"])
@@ -83,7 +83,7 @@ def fetch_run(options: ExecutionOptions, name: str) -> None:
 
 def whole_lines(ledger: Path) -> bytes:
     try:
-        data = ledger.read_bytes()
+        data = read_regular(ledger, MOST_BYTES)
     except OSError:
         return b""
     return data[: parse(data).whole]

@@ -25,6 +25,7 @@ from pyarrow import fs
 from model.common.errors import InputError
 from model.common.files import fsync_folder
 from model.common.secrets import HIDDEN, brief, forms
+from tuner.runs.ledger import MOST_BYTES
 
 PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts, beside the file system's own retries
 # What a URL's query may say aloud. Anything else could be a secret.
@@ -92,17 +93,21 @@ class Storage:
         }
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes, or None if there is none."""
+        """A file's bytes, or None if there is none; InputError for one that is too large."""
         system, root = self._place
 
         def attempt() -> bytes | None:
             try:
                 with system.open_input_stream(f"{root}/{path}") as stream:
-                    return bytes(stream.read())
+                    return bytes(stream.read(MOST_BYTES + 1))
             except FileNotFoundError:
                 return None
 
-        return self.insist(f"read {path}", attempt)
+        content = self.insist(f"read {path}", attempt)
+        if content is not None and len(content) > MOST_BYTES:
+            fault = f"{path} has more than {MOST_BYTES:,} bytes, which no file of a run has"
+            raise InputError(self.shown, [f"{fault}; put back what was there"])
+        return content
 
     def write(self, path: str, content: bytes) -> None:
         system, root = self._place

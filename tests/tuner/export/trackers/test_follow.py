@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import stat
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.tuner.export.trackers.runs import recorded, until
+from tuner.export.__main__ import lock_of, make_parser
 from tuner.export.trackers.destination import Destination
 from tuner.export.trackers.follow import Exporter, follow
 from tuner.export.trackers.records import Record, Snapshot
@@ -53,6 +56,21 @@ def test_only_what_changed_is_handed_over_and_the_end_is_the_ledger_s(run: Path)
     assert last.state.ended == "complete" and said == []
     assert noted.changes[:2] == [["t0000"], ["t0000"]]
     assert noted.changes[-1] == [] and noted.changes[2] == ["t0000", "t0001"]
+
+
+def test_the_lock_of_an_export_is_where_nobody_else_can_prepare_one(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    arguments = make_parser().parse_args([str(run), "--to", "csv"])
+    lock = lock_of(arguments)
+    assert lock == lock_of(arguments) and lock.parent.parent == shared
+    assert stat.S_IMODE(lock.parent.stat().st_mode) == 0o700
+    lock.parent.rmdir()
+    lock.parent.symlink_to(tmp_path)  # somebody was there before
+    assert lock_of(arguments).parent not in (lock.parent, tmp_path)
 
 
 def test_it_waits_for_the_soup_and_the_report_of_a_driver_at_work(run: Path) -> None:

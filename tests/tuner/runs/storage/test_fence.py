@@ -17,7 +17,7 @@ from tests.tuner.s3_server import S3
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.storage import fence
 from tuner.runs.storage.fence import Amazon, Compared, FencedFile, Google, Superseded, backend_of
-from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, read_sign
+from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_signed, read_sign
 from tuner.runs.storage.node_folder import NodeFolder
 from tuner.runs.storage.remote import fetch, follow
 from tuner.runs.storage.storage import Storage, StorageLost
@@ -276,6 +276,32 @@ def test_a_driver_that_slept_harms_nothing_of_its_successor(
     assert storage.read("ledger.jsonl") == (tmp_path / "b" / "ledger.jsonl").read_bytes()
     assert ALIVE not in storage.files()
     mine.close(), theirs.close()
+
+
+def test_a_write_of_the_driver_before_that_comes_after_the_claim_is_written_over(
+    storage: Storage, tmp_path: Path
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    create(mine)
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "ledger.jsonl").write_bytes(storage.read("ledger.jsonl") or b"")
+    second = Mirror(replace(storage, judged=storage.read(ALIVE), driver="b"), folder)
+    second.claim({"host": "elsewhere", "pid": 2, "driver": "b"})
+    first._ledger.write((tmp_path / "a" / "ledger.jsonl").read_bytes())  # it was long under way
+    with Ledger(folder / "ledger.jsonl", silent) as theirs:
+        begin(theirs, resumed=True, epoch=2, driver="b")
+        here = (folder / "ledger.jsonl").read_bytes()
+        there = storage.read("ledger.jsonl") or b""
+        assert not here.startswith(there)
+        # Had this one died here, it could still go on: the sign of life is its own.
+        assert is_signed(storage.read(ALIVE), here, there)
+        again = Mirror(replace(storage, judged=storage.read(ALIVE), driver="b"), folder)
+        again.claim({"host": "elsewhere", "pid": 3, "driver": "c"})
+        again.settle()
+    assert storage.read("ledger.jsonl") == here
+    assert not is_signed(storage.read(ALIVE), here, there) and not is_signed(None, here, there)
+    mine.close()
 
 
 def test_a_driver_that_finds_itself_deposed_says_so_and_sends_no_more(

@@ -232,7 +232,8 @@ def is_signed(sign: bytes | None, here: bytes, there: bytes) -> bool:
     parting = next((n for n, e in enumerate(ours) if theirs[n : n + 1] != [e]), None)
     if known is None or not known["driver"] or parting is None:
         return False
-    return ours[parting]["event"] == "run" and ours[parting].get("driver") == known["driver"]
+    goes_on = ours[parting]
+    return bool(goes_on["event"] == "run" and goes_on.get("driver") == known["driver"])
 
 
 def check_driver(storage: Storage) -> None:

@@ -168,13 +168,22 @@ class RunLock:
             fault = f"in use by {who}; wait for it, end it, or choose another name for the run"
             if holder.pid != os.getpid() and not _is_locked(self.path) and fcntl is not None:
                 fault = f"{fault}. If this folder is a copy of that run's, remove {self.path}"
-        elif _is_locked(self.path):
+        elif self._stays_locked():
             fault = f"in use by {who}, which cannot be seen from here but holds the lock; {remedy}"
         elif holder is not None and not here and not holder.beat:
             fault = f"in use by {who}, or left there by it; that cannot be told from here: {remedy}"
         else:
             return
         raise InputError(str(self.path), [fault])
+
+    def _stays_locked(self) -> bool:
+        """For longer than the threads of a killed process take to end, on a busy machine."""
+        deadline = time.monotonic() + PATIENCE
+        while _is_locked(self.path):
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(0.02)
+        return False
 
     def _wait_for_sign(self, holder: Holder, content: bytes) -> None:
         """Of a process on another host or in another container, which counts on if it lives."""

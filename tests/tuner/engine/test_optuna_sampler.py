@@ -110,7 +110,7 @@ def test_it_learns_from_what_it_is_told(space: Space, told: bool) -> None:
     search(study, space, 14, told)
     first, last = study.trials[:4], study.trials[-4:]
     mean = [np.mean([trial.value for trial in part]) for part in (first, last)]
-    assert mean[1] > mean[0] + 0.05
+    assert mean[1] > mean[0] + (0.05 if told else 0.02)  # from one value it learns less
     assert len({tuple(trial.params.items()) for trial in study.trials}) == 14  # none twice
     if told:  # whose score it was that it lifted
         assert sum(t.params["pair.encoding.paraphrase"] == "cosine" for t in last) >= 3

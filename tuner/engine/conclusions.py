@@ -54,13 +54,9 @@ def expected_of(state: RunState, space: Space) -> Expected | None:
     means, sds = drawn.mean(0).tolist(), drawn.std(0).tolist()
     names = [str(run["name"]) for run in state.earlier]
     known = {key_of(points, settings_of(state, points, name)): name for name in model.tried}
-    both = (settings_of(state, points, best.configuration), top)
-    mine, its = (points.space.params(settings) for settings in both)
-    changes = {
-        key: (mine.get(key), its.get(key))
-        for key in {**mine, **its}
-        if mine.get(key) != its.get(key)
-    }
+    mine = settings_of(state, points, best.configuration)
+    keys = [column.parameter.key for column in points.columns]
+    changes = {key: (mine.get(key), top.get(key)) for key in keys if mine.get(key) != top.get(key)}
     return Expected(
         examples=full_length(state),
         best=means[0],

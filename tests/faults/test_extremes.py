@@ -152,7 +152,7 @@ def test_a_configuration_of_a_giant_is_refused(encoder: Path, lie: dict[str, int
 
 
 def test_a_ledger_of_50000_events_opens_in_seconds(tmp_path: Path) -> None:
-    """With room for slow machines; docs/reliability.md has what was measured."""
+    """With room for slow machines."""
     path = tmp_path / "ledger.jsonl"
     with Ledger(path, lambda line: None) as ledger:
         begin(ledger)

@@ -30,6 +30,7 @@ from tuner.runs.state import (
     CONFIRM,
     DEFAULT,
     DISTILLED,
+    EXPECTED,
     PROMOTED,
     START,
     RunState,
@@ -173,7 +174,9 @@ class Engine:
         found = self.suggester.next(self.space.params(settings))
         assert found is not None  # they are left
         told = found.number, found.params, found.settings
-        return self._created(*told, SAMPLED, self.state.seed, level=self.stages.top)
+        trial = self._created(*told, EXPECTED, self.state.seed, level=self.stages.top)
+        self._tell_pruned(self._newly_pruned())
+        return trial
 
     def _create_listed(self, number: int) -> TrialState | None:
         """The next of the points that are all there is; no sampler has a say."""

@@ -129,9 +129,9 @@ class Ladder:
         if configuration in at.running:
             at.running.remove(configuration)
             at.failed.add(configuration)
-            # Nobody waits for it.
-            self.default = None if configuration == self.default else self.default
-            self.start = None if configuration == self.start else self.start
+            if level < self.stages.top:  # nobody waits for it
+                self.default = None if configuration == self.default else self.default
+                self.start = None if configuration == self.start else self.start
 
     def leave(self, configuration: str, level: int) -> None:
         """It goes no further than this rung, or has gone on."""
@@ -194,7 +194,9 @@ class Ladder:
                 if name in waiting and not self.is_full(level + 1):
                     return name, level + 1
             others = [name for name in waiting if name not in along]
-            several = self.places(level + 1) - len(along) >= 2 and above.entered <= {*along}
+            several = self.places(level + 1) - len(along) > self.objectives and above.entered <= {
+                *along
+            }
             if others and several and len(at.results) * self.reduction >= self.places(level):
                 return others[0], level + 1
         return None

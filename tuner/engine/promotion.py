@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from model.cli.text import short
+from model.common.errors import InputError
 from tuner.engine.ladder import Ladder
 from tuner.engine.points import Points
 from tuner.engine.results import Settings, settings_of
@@ -18,6 +19,7 @@ from tuner.engine.stages import Stages
 from tuner.engine.task_gp import key_of, model_of, most_expected
 from tuner.runs.state import (
     DEFAULT,
+    EXPECTED,
     START,
     RunState,
     TrialState,
@@ -215,8 +217,8 @@ class Promotion:
         """Of all settings those that the model expects most of in full; None if there is no place
         for them, if they were tried, or if it expects more of the first of the finalists."""
         several = self.stages.final.places > 1 and len(self.state.objectives) == 1
-        own = (t for t in self.state.search_trials if t.level == self.stages.top and not t.of)
-        if not several or self.stages.promotion != "restart" or any(own):
+        there = any(trial.origin == EXPECTED for trial in self.state.search_trials)
+        if not several or self.stages.promotion != "restart" or there:
             return None
         done = len(self.state.closed_trials)
         if self._expected is None or self._expected[0] != done:
@@ -225,7 +227,7 @@ class Promotion:
 
     def _most_expected(self, first: str) -> Settings | None:
         model, points = self.points and model_of(self.state, self.points), self.points
-        if not model or not points or first not in model.tried:
+        if not model or not points or points.space.listed or first not in model.tried:
             return None
         best = most_expected(self.state, points, model, np.random.default_rng(self.state.seed))
         tried = {
@@ -233,6 +235,10 @@ class Promotion:
             for trial in self.state.search_trials
         }
         lead, _ = model.surrogate.lead(points.encode(best)[None], model.tried[first])
+        try:
+            points.space.params(best)
+        except InputError:  # near to settings that are from outside the space
+            return None
         return best if lead[0] > 0 and key_of(points, best) not in tried else None
 
     def finalists(self) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from model.common.errors import InputError
 from tuner.runs.request import PromotionName, SearchRequest
@@ -23,7 +22,6 @@ EXPLORED = 3  # configurations at the longest rung before the finals, the defaul
 ALONE = 6  # where there is one such rung only
 MOST_RUNGS = 4  # before the finals
 RACING_RUNGS = 3  # with fewer the budget is too small to pay for further seeds
-GO_ALONG = 2  # whatever they score: the default and the first start point
 UNPLANNED = 64  # places, as long as nobody knows how many there will be
 
 
@@ -61,16 +59,11 @@ class Stages:
 
     @property
     def most_frozen(self) -> int:
-        """Trials that wait at once, at most, with their states on disk.
-
-        Before the finals all wait until all are known; at the rungs below only those that may still
-        go on, the default and the first start point among them.
-        """
+        """Trials that may wait at once, with their states on disk: all that are at a rung, at most,
+        as some of them wait until all others there are known."""
         if self.promotion == "restart":
             return 0
-        places = [rung.places for rung in self.rungs[:-1]]
-        may = (min(n, more + GO_ALONG) for n, more in pairwise(places))
-        return sum(may) + sum(places[-1:])
+        return sum(rung.places for rung in self.rungs[:-1])
 
     def is_final(self, trial: TrialState) -> bool:
         """One of those that the others were tried for."""

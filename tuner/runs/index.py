@@ -41,7 +41,7 @@ class Index:
             runs.append(trial)
         if trial.of is None:
             self.search.append(trial)
-            self.counts["open"] += 1
+            self.counts["open"] += trial.origin != "expected"  # no one of those that were asked for
         if trial.number is not None:
             self.last_number = max(self.last_number, trial.number)
         if trial.id[1:].isdigit():
@@ -50,7 +50,7 @@ class Index:
     def closed(self, trial: TrialState, score: float | None) -> None:
         del self.open[trial.id]
         self.ended.append(trial)
-        if trial.of is None:
+        if trial.of is None and trial.origin != "expected":
             self.counts["open"] -= 1
             self.counts[trial.status] += 1
         self._place(trial, score)

@@ -22,6 +22,7 @@ START = "start_from"  # origin of a point that the space, or an earlier run, nam
 CONFIRM = "confirm"  # origin of a repeat of an earlier trial with another seed
 ANSWERS = ("distill.teacher", "distill.text")  # settings whose files a distilled run is taught by
 DISTILLED = "distilled"  # origin of a run that the best ensemble taught, when all else was done
+EXPECTED = "expected"  # origin of a final that the model of the results put together
 PROMOTED = "promoted"  # origin of a longer run of an earlier trial's configuration
 INFRASTRUCTURE = "infrastructure"  # kind of a failure that says nothing about the trial
 OVERALL = "overall"
@@ -384,7 +385,7 @@ class RunState:
     @property
     def missing(self) -> int:
         """Trials still to be created; those that failed count as done."""
-        return max(0, self.num_samples - len(self._index.search))
+        return max(0, self.num_samples - self._index.counts.total())
 
     @property
     def next_number(self) -> int:

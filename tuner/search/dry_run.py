@@ -48,7 +48,8 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
     seconds = time.monotonic() - began
     in_all = f"{plan.stages.text()}; {plan.stages.cost():,} examples in all"
     if options.address is None and plan.timed_text is None:
-        (then, before), *_, (now, after) = try_steps(space, {}, STEPS, plan.data, cache)
+        steps = try_steps(space, space.default_point(), STEPS, plan.data, cache)
+        (then, before), *_, (now, after) = (step for step in steps if step[1])  # not SimCSE's
         in_all += f", {about(plan.stages.cost() * (now - then) / (after - before))} here"
     lines = [
         f"{space.name}: {space.about}",

@@ -114,8 +114,8 @@ def plan_search(
         if not options.resume:
             space, changed = open_space(request), False
             check_against(request, space)
-            check_texts(request, space)
             earlier = tuple(knowledge(request, space))
+        check_texts(request, space)
     study: StudyPlace | None = None
     with gathered:
         if options.study_storage is not None:

@@ -129,8 +129,7 @@ def test_the_cost_is_what_all_rungs_take_by_hand() -> None:
 def test_only_what_goes_on_waits_with_its_state() -> None:
     three = (Rung(100, 9), Rung(300, 3), Rung(900, 1))
     assert Stages(three).most_frozen == 0
-    # Of nine those that may be among the three, the default and the start point; then all three.
-    assert Stages(three, "continue").most_frozen == 5 + 3
+    assert Stages(three, "continue").most_frozen == 9 + 3
     assert Stages(three[1:], "continue").most_frozen == 3
     assert in_full(6, 400).most_frozen == 0
 

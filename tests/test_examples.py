@@ -73,7 +73,7 @@ with ray_session(None):
     ("name", "start", "said"),
     [
         ("plain_optuna", [], ["best: trial ", "'optim.learning_rate': "]),
-        ("plain_ray_tune", ["-c", WITH_RAY], ["best: overall ", "[Answer(value="]),
+        ("plain_ray_tune", ["-c", WITH_RAY], ["best: overall ", "[Prediction(value="]),
     ],
 )
 def test_a_script_runs(name: str, start: list[str], said: list[str], tmp_path: Path) -> None:

@@ -351,7 +351,7 @@ class BudgetSettings:
     eval_every: Annotated[
         int | None,
         AtLeast(1),
-        "examples between evaluations; null: one per epoch of all stages, at least 3",
+        "examples between evaluations; null: one per pass in all stages, at least 3",
     ] = None
     eval_at: Annotated[
         tuple[int, ...] | None, AtLeast(1), "examples at which to evaluate, in place of eval_every"
@@ -425,12 +425,12 @@ class RunConfig:
         """The weights with the labels' range in them, which a squared error grows with.
 
         Without it a weight would mean something else in each task set, and of labels up to 100
-        the error would drown all other tasks.
+        the error would drown all other tasks. Weights that are learned find it by themselves.
         """
         given = zip(tasks, self.loss_weights(tasks), strict=True)
         return {
             task.name: weight * (USUAL_RANGE / (task.high - task.low)) ** 2
-            if self.loss_of(task) == "mse"
+            if self.loss_of(task) == "mse" and self.loss.weighting == "fixed"
             else weight
             for task, weight in given
         }

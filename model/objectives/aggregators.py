@@ -1,10 +1,10 @@
 """Ways to weigh tasks' gradients from their inner products, [T, T].
 
 They ask their numbers what to do next, so they compute on the host: it waits for the device once in
-a step, for a number per pair of tasks. Each is scaled so that tasks that do not conflict, and are
-alike in size, give the sum that plain training has. Most are torchjd's. Its CAGrad and Nash-MTL
-need cvxpy with its solvers, and its Nash-MTL has a memory, which a resumed run would have lost; so
-these two are solved here.
+a step, for a number per pair of tasks. Each is scaled so that gradients at right angles, and alike
+in size, give the sum that plain training has. Most are torchjd's. Its CAGrad and Nash-MTL need
+cvxpy with its solvers, and its Nash-MTL has a memory, which a resumed run would have lost; so these
+two are solved here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def cagrad(tasks: int) -> Method:
     """Within a ball around the mean, whose radius is CAUTION of its length: what helps the worst.
 
     Liu et al., 2021: g_w of the w >= 0 that sum to 1 and have the least g_w.g_0 + c|g_0||g_w| is
-    the direction to go from g_0. Divided by 1 + c, as in their code.
+    the direction to go from g_0. Divided by 1 + c, so that equal gradients give their sum.
     """
     mean = np.full(tasks, 1 / tasks)
 

@@ -146,6 +146,7 @@ class TrainingRun:
         return self.out / "checkpoints"
 
     def begin(self) -> None:
+        self.may_save()
         clean_leftovers(self.out)
         described = {
             "stockpot": __version__,

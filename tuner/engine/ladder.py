@@ -194,10 +194,9 @@ class Ladder:
                 if name in waiting and not self.is_full(level + 1):
                     return name, level + 1
             others = [name for name in waiting if name not in along]
-            several = self.places(level + 1) - len(along) > self.objectives and above.entered <= {
-                *along
-            }
-            if others and several and len(at.results) * self.reduction >= self.places(level):
+            several = self.places(level + 1) - len(along) > self.objectives
+            first = several and above.entered <= {*along}
+            if others and first and len(at.results) * self.reduction >= self.places(level):
                 return others[0], level + 1
         return None
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -42,6 +43,7 @@ JOURNAL, REPORT, TABLE = "study.journal", "report.html", "trials.parquet"
 TRIALS, CHECKPOINTS, MODEL = "trials", "checkpoints", "model"
 TEACHER, TEACHER_TEXTS = "teacher/train.parquet", "teacher/texts.parquet"
 MOST_NAMED = 5  # strange files of a folder
+GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)  # meanwhile, here or by another machine
 
 
 def run_folder(storage: Path, name: str) -> Path:
@@ -69,8 +71,10 @@ def refuse_strange(folder: Path) -> None:
     while places and len(strange) < MOST_NAMED:
         try:
             entries = list(os.scandir(places.pop()))
-        except FileNotFoundError:
-            continue  # a search is at work, and removed a checkpoint
+        except OSError as error:
+            if error.errno in GONE:
+                continue  # a search is at work, and removed a checkpoint
+            raise InputError(str(folder), [f"cannot be looked at: {error}"]) from None
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 places.append(entry.path)

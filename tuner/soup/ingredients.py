@@ -205,7 +205,7 @@ def spec_facts(spec: ModelSpec) -> Facts:
 def tokenizer_fact(folder: Path) -> str:
     """A digest of the words; how the tokenizer was last called is no part of it."""
     if (path := folder / "tokenizer.json").is_file():
-        state = read_json(path)
+        state = read_json(path, finite=False)
         state.pop("truncation", None)
         state.pop("padding", None)
         return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()

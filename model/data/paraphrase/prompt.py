@@ -77,7 +77,7 @@ def shipped_template(style: Style) -> PromptTemplate:
 
 def read_template(path: Path) -> PromptTemplate:
     try:
-        text = read_regular(path, MOST_BYTES).decode("utf-8-sig")
+        text = read_regular(path, MOST_BYTES, links=True).decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(str(path), ["no such file; check --template"]) from None
     except (OSError, UnicodeDecodeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import time
@@ -23,6 +24,8 @@ from model.training.step import TrainingDiverged
 from tests.tuner.made_up_runs import begin
 from tuner.engine.engine import FAILURES, LEDGER, STORAGE, TIME, Engine, Limits
 from tuner.engine.job import training_budget
+from tuner.engine.points import Points
+from tuner.engine.promotion import Promotion
 from tuner.engine.stages import (
     Rung,
     Stages,
@@ -46,7 +49,7 @@ from tuner.ray_backend.trainable import (
 )
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.retention import CheckpointStore
-from tuner.runs.state import RunState
+from tuner.runs.state import RunState, TrialState
 from tuner.runs.storage.storage import StorageLost
 from tuner.search.__main__ import first_failure
 from tuner.search.plan import stages_of_run
@@ -69,6 +72,7 @@ def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
         stages: Stages | None = None,
         num_samples: int = 6,
         confirm: tuple[int, int] = (0, 0),
+        sampler: str = "random",
         **limits: Any,
     ) -> Engine:
         stages = stages or in_full(num_samples, 400, confirm)
@@ -77,7 +81,7 @@ def engine_of(tmp_path: Path, space: Space) -> Iterator[Callable[..., Engine]]:
         ledgers.append(Ledger(tmp_path / "ledger.jsonl"))
         rungs = [[rung.examples, rung.places] for rung in stages.rungs]
         more = {"rungs": rungs, "promotion": stages.promotion, "race": list(stages.race)}
-        begin(ledgers[-1], num_samples=stages.trials, sampler="random", **more)
+        begin(ledgers[-1], num_samples=stages.trials, sampler=sampler, **more)
         engine = Engine(
             ledger=ledgers[-1],
             space=space,
@@ -119,6 +123,14 @@ def record(examples: int, score: float) -> dict[str, Any]:
         "predictions": f"predictions/step-{examples:08d}.parquet",
         "seconds": 1.0,
     }
+
+
+def finish_trial(engine: Engine, name: str, score: float) -> None:
+    """With every task's score, as the sampler's model takes it in."""
+    told = record(engine.state.trials[name].length, score)
+    own = {"metric": "accuracy", "value": score, "interval": [score - 0.01, score + 0.01]}
+    engine.evaluated(name, told | {"tasks": dict.fromkeys(engine.tasks.names, own)})
+    engine.finished(name)
 
 
 def test_the_default_comes_first_then_known_points_then_the_sampler(
@@ -345,6 +357,50 @@ def test_no_more_trials_rest_at_once_than_the_forecast_of_the_disk_says(
             engine.finished(name)
         most = max(most, sum(trial.frozen for trial in engine.state.trials.values()))
     assert engine.done and 0 < most <= stages.most_frozen
+
+
+def test_a_final_that_the_model_put_together_is_one_of_several_and_counts_as_none_asked_for(
+    engine_of: Callable[..., Engine],
+) -> None:
+    """Killed after every trial, the next driver does what the one before would have done."""
+
+    def finish(stages: Stages) -> list[TrialState]:
+        made = []
+        while not (engine := engine_of(stages, sampler="task_gp", slots=1)).done:
+            trial = engine.state.trials[begin_trial(engine)]
+            made.append(trial)
+            weight = trial.settings.get("smart.weight", 1.0)
+            dropout = trial.settings.get("encoder.dropout", 0.3)
+            score = 0.5 - dropout / 2 - 0.02 * math.log10(weight) + trial.length / 1e5
+            finish_trial(engine, trial.id, score)
+        return made
+
+    made = finish(Stages((Rung(100, 6), Rung(400, 3))))
+    finals = [trial for trial in made if trial.level == 1]
+    assert [trial.origin for trial in finals] == ["promoted", "expected", "promoted"]
+    own = finals[1]
+    assert own.of is None and own.number is not None
+    assert own.settings not in [trial.settings for trial in made if trial is not own]
+    state = engine_of(Stages((Rung(100, 6), Rung(400, 3))), sampler="task_gp").state
+    assert state.missing == 0 and sum(state.counts().values()) == 6
+    # With more trials it goes on: the first rung is full again, and nobody waits for ever.
+    more = finish(Stages((Rung(100, 9), Rung(400, 4))))
+    assert [trial.level for trial in more] == [0, 0, 0, 1]
+    assert more[-1].origin == "promoted"
+
+
+def test_a_space_of_listed_points_has_no_other_finals(
+    engine_of: Callable[..., Engine], space: Space
+) -> None:
+    engine = engine_of(Stages((Rung(100, 4), Rung(400, 3))), sampler="task_gp", slots=1)
+    engine.promotion.points = Points(replace(space, listed=True))
+    for score in (0.3, 0.5, 0.6, 0.7, 0.7):
+        name = begin_trial(engine)
+        finish_trial(engine, name, score)
+    assert engine.state.trials[name].level == 1  # a final, so the next could be of that kind
+    assert engine.promotion.expected_best() is None
+    engine.promotion = Promotion(engine.state, engine.stages, 3.0, Points(space))
+    assert engine.promotion.expected_best() is not None
 
 
 def test_the_default_is_in_the_race(engine_of: Callable[..., Engine]) -> None:

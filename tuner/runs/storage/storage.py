@@ -27,6 +27,7 @@ from model.common.files import fsync_folder
 from model.common.secrets import HIDDEN, brief, forms
 from tuner.runs.ledger import MOST_BYTES
 
+PIECE = 1 << 20  # bytes at a time: memory is taken for what is asked for, not for what comes
 PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts, beside the file system's own retries
 # What a URL's query may say aloud. Anything else could be a secret.
 OPEN_OPTIONS = {
@@ -99,7 +100,10 @@ class Storage:
         def attempt() -> bytes | None:
             try:
                 with system.open_input_stream(f"{root}/{path}") as stream:
-                    return bytes(stream.read(MOST_BYTES + 1))
+                    content = bytearray()
+                    while len(content) <= MOST_BYTES and (part := stream.read(PIECE)):
+                        content += part
+                    return bytes(content)
             except FileNotFoundError:
                 return None
 

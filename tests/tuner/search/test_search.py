@@ -64,7 +64,7 @@ def searched(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_run_search_returns_what_came_of_it(searched: Any) -> None:
     assert searched.complete
     assert searched.state.counts()["open"] == 0
-    assert len(searched.state.search_trials) == 12
+    assert sum(searched.state.counts().values()) == 12
     assert searched.state.ended == "complete"
     said = searched.summary.text()
     assert "12 of 12 trials" in said
@@ -102,8 +102,10 @@ def test_a_search_leaves_a_table_of_its_trials(searched: Any) -> None:
 def test_finals_are_complete_and_all_others_pruned_with_their_curves(searched: Any) -> None:
     study, state = open_study(searched.folder), searched.state
     finals = [t for t in state.trials.values() if t.level == 1]
-    assert len(finals) == 4 and all(t.origin == "promoted" for t in finals)
-    assert {t.length for t in state.search_trials} == {160}
+    origins = [t.origin for t in finals]  # the model of the results may have put one together
+    assert len(finals) == 4 == origins.count("promoted") + origins.count("expected")
+    assert origins[0] == "promoted" and origins.count("expected") <= 1
+    assert {t.length for t in state.search_trials if t.level == 0} == {160}
     assert {t.length for t in finals} == {480}
     assert len(study.trials) == len(state.trials)  # the default, longer runs and repeats too
     for frozen in study.trials:
@@ -175,12 +177,13 @@ def test_the_best_are_run_again_and_are_no_rivals_in_the_study(searched: Any) ->
     assert {trial.seed for trial in repeats} == {1, 2}
     assert all(trial.status == "finished" and trial.number is None for trial in repeats)
     originals = {trial.of for trial in repeats}
-    short = [trial for trial in searched.state.ranked() if trial.level == 0]
-    assert originals == {trial.id for trial in short[:2]}
+    short = [trial.id for trial in searched.state.ranked() if trial.level == 0]
+    second = short[1] if "t0000" in short[:2] else "t0000"  # the default is in the race
+    assert originals == {short[0], second}
     studied = {t.user_attrs["trial"]: t.state for t in open_study(searched.folder).trials}
     assert {studied[trial.id] for trial in repeats} == {TrialState.PRUNED}
     assert {repeated.trial for repeated in searched.summary.repeats} == originals
-    last = max(t.closed_order for t in searched.state.search_trials)
+    last = max(t.closed_order for t in searched.state.search_trials if t.level == 0)
     assert all(trial.order > last for trial in repeats)
     through = max(trial.closed_order for trial in repeats)
     assert all(t.order > through for t in searched.state.trials.values() if t.level == 1)

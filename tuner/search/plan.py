@@ -108,14 +108,15 @@ def plan_search(
         if options.resume:  # only a run that there is has a space of its own
             space, changed = open_run_space(request, folder)
             check_against(request, space)
+            check_texts(request, space)
             if lacks_earlier(read_state(folder / LEDGER, lambda line: None), request):
                 earlier = tuple(knowledge(request, space))
     with gathered:
         if not options.resume:
             space, changed = open_space(request), False
             check_against(request, space)
+            check_texts(request, space)
             earlier = tuple(knowledge(request, space))
-        check_texts(request, space)
     study: StudyPlace | None = None
     with gathered:
         if options.study_storage is not None:

@@ -190,7 +190,7 @@ def test_one_of_several_finals_is_for_what_the_model_expects_most_of() -> None:
     assert best is not None
     tried = {key_of(POINTS, each.settings) for each in made.state.search_trials if each.settings}
     assert key_of(POINTS, best) not in tried
-    own = made.create(best, "sampler", 2)
+    own = made.create(best, "expected", 2)
     promotion.enter(made.state.trials[own])
     last = promotion.next()
     assert last is not None and last.configuration not in (None, first.configuration, own)

@@ -553,7 +553,7 @@ def test_faults_of_several_kinds_are_told_together(
     flags = "--num-samples 0 --objectives foo --time-budget-s 0 --encoder tiny".split()
     assert main(["--storage-path", str(storage), *flags]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("search: 4 problems\n")
+    assert "\nsearch: 4 problems\n" in f"\n{said}"
     for part in ("--num-samples must", "'foo' is not one", "--time-budget-s must", "give another"):
         assert part in said
 

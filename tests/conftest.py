@@ -43,6 +43,7 @@ LONGEST = (  # files of more than a minute
     "test_remote.py",
     "test_report.py",
     "test_train.py",
+    "test_run.py",
 )
 
 

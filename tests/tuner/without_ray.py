@@ -37,14 +37,14 @@ def session(address: str | None, phase: Any = None) -> Iterator[Session]:
 
 
 def run_trials(
-    engine: Engine, console: Any, resources: Any, scratch: Path, more: dict[str, Any]
+    engine: Engine, console: Any, resources: Any, scratch: Path, storage: Any = None, *_: Any
 ) -> None:
     """As many as there are slots are under way, so the sampler knows of them; one trains."""
     waiting: list[Any] = []
     while True:
         while job := engine.next_job():
             worker = trainable.SearchTrial.__new__(trainable.SearchTrial)
-            worker.setup(job.as_config(), **more)
+            worker.setup(job.as_config(), storage)
             worker._check_device = lambda: None  # which asks Ray
             waiting.append(worker)
             engine.started(job.trial, socket.gethostname(), os.getpid())

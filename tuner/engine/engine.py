@@ -93,6 +93,7 @@ class Engine:
     kept: list[TrialState] = field(default_factory=list)  # closed ones with a checkpoint to keep
     heard: set[str] = field(default_factory=set)  # warnings that were said before
     replan: Callable[[float, float], Stages] | None = None  # by `for_time`'s pace and speed
+    driver: dict[str, Any] | None = None  # what workers shall find in the run's lock
 
     def __post_init__(self) -> None:
         self.suggester = Suggester(self.state, self.space)
@@ -311,6 +312,7 @@ class Engine:
             threads=(alone and self.limits.final_threads) or self.limits.threads,
             own_gpu=trial.id in self.own_gpu,
             known=trial.examples,
+            driver=self.driver,
         )
 
     # --- what happened ----------------------------------------------------------------------

@@ -60,7 +60,6 @@ class SearchTrial(tune.Trainable):
         config: dict[str, Any],
         storage: Storage | None = None,
         staged: dict[str, StagedInput] | None = None,
-        driver: Holder | None = None,
     ) -> None:
         from model.training.prepare import ProcessCache
         from tuner.runs.storage.node_folder import NodeFolder
@@ -69,7 +68,6 @@ class SearchTrial(tune.Trainable):
         self.cache = ProcessCache()
         self.node_folder = None if storage is None else NodeFolder(storage)
         self.staged = staged or {}
-        self.driver = driver
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -172,8 +170,8 @@ class SearchTrial(tune.Trainable):
 
     def _check_driver(self) -> None:
         """In a folder that machines share; what goes to storage is checked on its way there."""
-        if self.driver is not None:
-            check_holder(self._run_folder() / LOCK, self.driver)
+        if self.job.driver is not None:
+            check_holder(self._run_folder() / LOCK, Holder(**self.job.driver))
 
     def _sees_the_run(self) -> bool:
         """Without its folder nothing can be saved, and whatever else fails, fails for that."""

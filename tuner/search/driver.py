@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from tuner.runs.lock import Holder, RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.storage.remote import RemoteRun, follow
+from tuner.runs.storage.storage import Storage
 from tuner.runs.unknown_trials import set_unknown_trials_aside
 from tuner.search import distill
 from tuner.search.background import in_background
@@ -153,7 +154,7 @@ def run(
     board = Board(plan.folder, plan.space, console.warn)
     board.follow(ledger)
     store = remote.store(ledger.state) if remote else CheckpointStore(plan.folder)
-    engine = make_engine(plan, ledger, resources, console, store)
+    engine = make_engine(plan, ledger, resources, console, store, driver)
     announce(console, engine, plan, resources, need)
 
     def train(inputs: dict[str, StagedInput]) -> str | None:
@@ -163,8 +164,7 @@ def run(
             try:
                 with stop_signals.draining(engine):
                     storage = remote.storage if remote else None
-                    more = {"storage": storage, "staged": inputs, "driver": driver}
-                    run_trials(engine, console, resources, ray.scratch, more)
+                    run_trials(engine, console, resources, ray.scratch, storage, inputs)
             finally:
                 console.clear()
         if engine.fatal is not None:
@@ -243,6 +243,7 @@ def make_engine(
     resources: Resources,
     console: SearchConsole,
     store: CheckpointStore,
+    driver: Holder | None,
 ) -> Engine:
     budget = plan.options.time_budget_s
     return Engine(
@@ -269,6 +270,7 @@ def make_engine(
         log=console.log,
         heard=console.warned,
         replan=by_the_clock(plan, resources),
+        driver=None if driver is None else asdict(driver),
     )
 
 
@@ -327,18 +329,20 @@ def run_trials(
     console: SearchConsole,
     resources: Resources,
     scratch: Path,
-    more: dict[str, Any],
+    storage: Storage | None = None,
+    staged: dict[str, StagedInput] | None = None,
 ) -> None:
-    """`more`: what a trial is told beside its configuration."""
     from ray import tune
 
     from tuner.ray_backend.adapters import DrainStopper, LedgerSearch, RunCallback, RungScheduler
     from tuner.ray_backend.trainable import SearchTrial
 
     scheduler = RungScheduler(engine)
-    # By Ray's object store: once to each node, and unlike a trial's configuration never on disk,
-    # where a secret in the URL must not be.
-    trainable: Any = tune.with_parameters(SearchTrial, **more)
+    trainable: Any = SearchTrial
+    if storage or staged:
+        # By Ray's object store: once to each node, and unlike a trial's configuration never on
+        # disk, where a secret in the URL must not be.
+        trainable = tune.with_parameters(SearchTrial, storage=storage, staged=staged)
     tuner = tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(

@@ -27,7 +27,16 @@ from tuner.engine.stages import (
     stages_of,
 )
 from tuner.engine.study import check_sampler
-from tuner.runs.folder import LEDGER, LOCK, RUN, SPACE, fingerprints, name_of, run_folder
+from tuner.runs.folder import (
+    LEDGER,
+    LOCK,
+    RUN,
+    SPACE,
+    TEACHER_TEXTS,
+    fingerprints,
+    name_of,
+    run_folder,
+)
 from tuner.runs.ledger import read_events, read_state, run_key
 from tuner.runs.lock import RunLock
 from tuner.runs.open import open_run
@@ -108,7 +117,8 @@ def plan_search(
         if options.resume:  # only a run that there is has a space of its own
             space, changed = open_run_space(request, folder)
             check_against(request, space)
-            check_texts(request, space)
+            if not (folder / TEACHER_TEXTS).exists():  # else they are answered, and may be gone
+                check_texts(request, space)
             if lacks_earlier(read_state(folder / LEDGER, lambda line: None), request):
                 earlier = tuple(knowledge(request, space))
     with gathered:

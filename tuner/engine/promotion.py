@@ -29,6 +29,7 @@ from tuner.runs.state import (
 )
 
 SURE = 0.8  # probability from which on the model goes before the ranks
+SURER = 0.95  # and before a start point, which is known from training in full
 DRAWS = 2000
 
 
@@ -268,7 +269,8 @@ class Promotion:
         drawn = model.surrogate.draw(at, DRAWS, np.random.default_rng(self.state.seed))
         best = names[int(drawn.mean(0).argmax())]
         wins = (drawn[:, names.index(best)] > drawn[:, names.index(ranked[0])]).mean()
-        return best if wins >= SURE and best != ranked[0] else None
+        sure = SURER if self.state.trials[ranked[0]].origin == START else SURE
+        return best if wins >= sure and best != ranked[0] else None
 
     def _repeated(self) -> dict[str, list[float]]:
         """Scores with further seeds, by configuration."""

@@ -159,6 +159,9 @@ def test_a_final_goes_to_what_will_lead_where_the_model_is_sure() -> None:
     ]
     assert encodings == ["cosine", "cross"]
     assert sorted(by_model) == sorted({*plain, by_model[0]})
+    made.state.trials[plain[0]].origin = "start_from"  # which is known from training in full
+    assert Promotion(made.state, STAGES, 3.0, POINTS).finalists()[0] == plain[0]
+    made.state.trials[plain[0]].origin = "sampler"
     model = model_of(made.state, POINTS)
     assert model is not None and model.in_full()[by_model[0]][0] > model.in_full()[plain[0]][0]
 

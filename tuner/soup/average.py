@@ -190,7 +190,7 @@ class SoupModel:
         self.start = start  # the weights that all of them began with, as far as they are known
         model, self.tokenizer = read_model(folders[base])  # whose configuration the soup gets
         self.model: MultitaskModel = model.to(device)
-        self._begun: tuple[Weighted, ...] = ()
+        self._begun: tuple[Weighted, ...] | None = ()  # of the mean; None: it is not whole
         self._mean = RunningMean()
 
     def average(self, combinations: Mapping[str, Combination]) -> tuple[MultitaskModel, Any]:
@@ -215,9 +215,10 @@ class SoupModel:
 
     def _put_average(self, parts: tuple[Weighted, ...]) -> None:
         """The mean of all but the last part is kept: the next soup often begins with it."""
-        if parts[:-1][: len(self._begun)] != self._begun:
-            self._begun, self._mean = (), RunningMean()
-        for member, weight in parts[len(self._begun) : -1]:
+        begun, self._begun = self._begun, None  # until all were read: a file may be out of reach
+        if begun is None or parts[:-1][: len(begun)] != begun:
+            begun, self._mean = (), RunningMean()
+        for member, weight in parts[len(begun) : -1]:
             self._mean.add(self.folders[member], weight)
         self._begun = parts[:-1]
         last, weight = parts[-1]

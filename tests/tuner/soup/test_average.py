@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -118,6 +119,23 @@ def test_a_pot_gives_the_same_average_whatever_it_held_before(folders: list[Path
     for members in wanted:
         model, _ = soup_model.average({"mood": combine(WEIGHTS, members)})
         mean = mean_of([folders[m] for m in members], [1.0] * len(members)).tensors
+        assert all(torch.equal(t, mean[n]) for n, t in model.state_dict().items()), members
+
+
+def test_an_average_that_could_not_be_read_leaves_nothing_to_the_next(folders: list[Path]) -> None:
+    class Lost(list[Path]):
+        def __getitem__(self, number: Any) -> Any:
+            if number == 1:
+                raise OSError("out of reach")
+            return super().__getitem__(number)
+
+    there = Lost(folders)
+    soup_model = SoupModel(there, 0, torch.device("cpu"))
+    for members in ([0, 1, 2], [0, 1]):
+        with pytest.raises(OSError, match="out of reach"):
+            soup_model.average({"mood": combine(WEIGHTS, members)})
+        mean = mean_of([folders[m] for m in (0, 2, 3)], [1.0] * 3).tensors
+        model, _ = soup_model.average({"mood": combine(WEIGHTS, [0, 2, 3])})
         assert all(torch.equal(t, mean[n]) for n, t in model.state_dict().items()), members
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -91,3 +92,15 @@ def place(batch: Batch, device: torch.device) -> Batch:
         labels=copy(batch.labels),
         answers=None if batch.answers is None else copy(batch.answers),
     )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For small matrices beside trials that have the cores: several threads would wait for each
+    other at every operation, which takes ten times as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

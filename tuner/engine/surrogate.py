@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from model.modules.device import one_thread
 from tuner.engine.points import Points
 
 Array = NDArray[np.float64]
@@ -192,9 +193,9 @@ class Process:
         across = self._kernel(self.learned, new, self.at)
         return self._expected(self.learned, new) + across @ self.weights
 
-    def posterior(self, points: Array, share: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Mean and covariance of u, without the luck of a seed."""
-        new = self._inputs(points, [share] * len(points))
+    def posterior(self, points: Array) -> tuple[Tensor, Tensor]:
+        """Mean and covariance of u in full, without the luck of a seed."""
+        new = self._inputs(points, [1.0] * len(points))
         across = self._kernel(self.learned, new, self.at)
         half = torch.linalg.solve_triangular(self.root, across.T, upper=False)
         left = self._kernel(self.learned, new, new) - half.T @ half
@@ -203,8 +204,7 @@ class Process:
 
     def predict(self, points: Array, share: float = 1.0) -> tuple[Array, Array]:
         """Mean and variance of the metric: its error is log-normal."""
-        u, covariance = self.posterior(points, share)
-        mean, variance = u.numpy(), covariance.diagonal().clamp_min(1e-12).numpy()
+        mean, variance, _ = self._beside(points, share)
         error = np.exp(-mean + variance / 2)
         return 1 - error, error**2 * np.expm1(variance)
 
@@ -215,14 +215,14 @@ class Process:
         own, its = error**2 * np.expm1(variance), error * error[-1] * np.expm1(shared)
         return error[-1] - error[:-1], (own + own[-1] - 2 * its)[:-1].clip(1e-12)
 
-    def _beside(self, points: Array) -> tuple[Array, Array, Array]:
-        """Mean and variance of u in full, and the covariance with the last of the points."""
-        new = self._inputs(points, [1.0] * len(points))
+    def _beside(self, points: Array, share: float = 1.0) -> tuple[Array, Array, Array]:
+        """Mean and variance of u, and the covariance with the last of the points."""
+        new = self._inputs(points, [share] * len(points))
         last = SurrogateInputs(*(each[-1:] for each in new))
         across = self._kernel(self.learned, new, self.at)
         half = torch.linalg.solve_triangular(self.root, across.T, upper=False)
         mean = self._expected(self.learned, new) + across @ self.weights
-        alone = self._kernel(self.learned, last, last)[0, 0]  # the same for all, in full
+        alone = self._kernel(self.learned, last, last)[0, 0]  # the same for all of one length
         variance = (alone - half.pow(2).sum(0)).clamp_min(1e-12)
         shared = self._kernel(self.learned, new, last)[:, 0] - half.T @ half[:, -1]
         u = self.middle + self.unit * mean
@@ -250,6 +250,7 @@ class Surrogate:
     `earlier` has what was seen in earlier runs, each by the tasks of this one that it speaks of.
     """
 
+    @one_thread()
     def __init__(
         self,
         points: Points,
@@ -281,6 +282,7 @@ class Surrogate:
             for run in self.earlier
         ]
 
+    @one_thread()
     def predict(self, points: Array, share: float = 1.0) -> tuple[Array, Array]:
         """Mean and standard deviation of the weighted sum; tasks err independently."""
         mean, variance = np.zeros(len(points)), np.zeros(len(points))
@@ -290,6 +292,7 @@ class Surrogate:
             variance += weight**2 * own_variance
         return mean, np.sqrt(variance)
 
+    @one_thread()
     def lead(self, points: Array, other: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of what they score more in full than another point does.
 
@@ -302,6 +305,7 @@ class Surrogate:
             variance += weight**2 * own_variance
         return mean, np.sqrt(variance)
 
+    @one_thread()
     def draw(self, points: Array, count: int, rng: np.random.Generator) -> Array:
         """[count, points]: what they may score in full."""
         total = np.zeros((count, len(points)))
@@ -309,6 +313,7 @@ class Surrogate:
             total += weight * self.processes[task].draw(points, count, rng)
         return total
 
+    @one_thread()
     def believe(self, points: Array, shares: Sequence[float]) -> None:
         for process in self.processes.values():
             process.believe(points, shares)

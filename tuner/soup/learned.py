@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from model.evaluation.predictions import Predictions
+from model.modules.device import one_thread
 from tuner.soup.combinations import DevScorer, single
 
 MOST = 16  # ingredients
@@ -21,6 +22,7 @@ LEAST = 0.01  # a smaller coefficient is none
 UNLIKELY = 1e-6  # a probability below is not told apart from 0
 
 
+@one_thread()
 def coefficients(
     scorer: DevScorer, members: Sequence[int], tasks: Sequence[str]
 ) -> dict[int, float]:

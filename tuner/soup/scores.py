@@ -234,8 +234,10 @@ def _sentence(taken: MethodResult, first: MethodResult, best: MethodResult) -> s
     if taken.combinations == best.combinations:
         return said
     lead = taken.held_out - best.held_out
-    sure = "surely" if lead.low > 0 else "not surely"
-    return f"{said}, and it is {sure} better than the {best.name} ({difference_text(lead, tie='')})"
+    apart = difference_text(lead, tie="")
+    if lead.low > 0:
+        return f"{said}, and it is surely better than the {best.name} ({apart})"
+    return f"{said}; the {best.name} may be as good ({apart})"
 
 
 def _models(count: int) -> str:

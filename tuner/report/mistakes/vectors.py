@@ -63,6 +63,7 @@ def collect_clouds(mistakes: Mistakes, fallback: Subject | None) -> tuple[list[C
 def _cloud(owner: str, model: TextModel, result: TaskResult, limit: int) -> Cloud:
     from sklearn.decomposition import PCA  # type: ignore[import-untyped,unused-ignore]
     from sklearn.manifold import TSNE  # type: ignore[import-untyped,unused-ignore]
+    from threadpoolctl import threadpool_limits
 
     count = len(result.answers.ids)
     rows = np.arange(count)
@@ -70,18 +71,15 @@ def _cloud(owner: str, model: TextModel, result: TaskResult, limit: int) -> Clou
         rows = np.sort(np.random.default_rng(0).choice(count, size=limit, replace=False))
     assert result.sentences is not None
     vectors = vectors_of(model, result.task.name, [result.sentences[row] for row in rows])
-    pca = PCA(n_components=2, random_state=0).fit(vectors)
     near = min(30.0, (len(rows) - 1) / 3)
     tsne = TSNE(perplexity=near, init="pca", learning_rate="auto", random_state=0, n_jobs=1)
+    # So few points are done in no time by one thread. Several wait for each other at every step,
+    # which takes minutes where the machine has other work.
+    with threadpool_limits(1):
+        pca = PCA(n_components=2, random_state=0).fit(vectors)
+        flat, near_by = pca.transform(vectors), tsne.fit_transform(vectors)
     shares = np.nan_to_num(pca.explained_variance_ratio_)
-    return Cloud(
-        owner,
-        result,
-        rows,
-        pca.transform(vectors),
-        (float(shares[0]), float(shares[1])),
-        tsne.fit_transform(vectors),
-    )
+    return Cloud(owner, result, rows, flat, (float(shares[0]), float(shares[1])), near_by)
 
 
 def vectors_of(model: TextModel, task: str, texts: list[tuple[str, ...]]) -> Vectors:

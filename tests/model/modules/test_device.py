@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,6 +14,7 @@ from model.modules.device import (
     autocast,
     evaluation_precision,
     find_device,
+    one_thread,
     place,
     precision_on,
     use_tensor_cores,
@@ -104,3 +106,13 @@ def test_the_device_is_checked() -> None:
     assert find_device("cpu") == torch.device("cpu")
     with pytest.raises(InputError, match="cannot be used"):
         find_device("cuda:7")
+
+
+def test_one_thread_is_for_the_time_being(threads: Callable[[int], None]) -> None:
+    threads(3)
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+    with pytest.raises(ValueError, match="wrong"), one_thread():
+        raise ValueError("wrong")
+    assert torch.get_num_threads() == 3

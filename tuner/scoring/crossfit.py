@@ -36,6 +36,10 @@ class Difference(NamedTuple):
     def tie(self) -> bool:
         return self.low <= 0 <= self.high
 
+    @property
+    def standard_error(self) -> float:
+        return (self.high - self.low) / (2 * 1.96)
+
 
 @dataclass(frozen=True)
 class CrossFit:

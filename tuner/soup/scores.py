@@ -210,12 +210,17 @@ def compare(
 def recommend(results: Sequence[MethodResult], against: str = BEST) -> tuple[MethodResult, str]:
     """Of those that cannot be told from the best, the one that runs the fewest models.
 
-    Judged on rows that did not choose. Of as many models, the higher cross-fitted score.
+    Judged on rows that did not choose. Of as many models, the higher cross-fitted score, if it is
+    more than a standard error above that of the best single: the first of many methods is first
+    by luck, too.
     """
     first = max(results, key=lambda r: r.held_out.value)
     level = [r for r in results if r is first or (first.held_out - r.held_out).low <= 0]
     taken = min(level, key=lambda r: (r.models, results.index(r)))
     best = next(r for r in results if r.name == against)
+    lead = taken.held_out - best.held_out
+    if taken.models == best.models and lead.value <= lead.standard_error:
+        taken = best
     return taken, _sentence(taken, first, best)
 
 

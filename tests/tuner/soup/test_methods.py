@@ -384,5 +384,9 @@ def test_the_sentence_says_what_to_take_why_and_how_sure_that_is() -> None:
     assert (
         "nothing scores higher, and it is surely better than the best single (+.005 [" in sentence
     )
-    _, sentence = recommend([replace(soup, held_out=held_out([0.6551] * 20, 3)), best])
-    assert "nothing scores higher; the best single may be as good (.000 [" in sentence
+    taken, sentence = recommend([replace(soup, held_out=held_out([0.657] * 20, 3)), best])
+    assert taken.name == soup.name
+    assert "nothing scores higher; the best single may be as good (+.002 [" in sentence
+    taken, sentence = recommend([replace(soup, held_out=held_out([0.6551] * 20, 3)), best])
+    assert taken is best  # a lead of less than a standard error may be luck
+    assert "the uniform soup with 1 model, is not surely better (.000 [" in sentence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from model.common.secrets import brief
 if TYPE_CHECKING:
     from tuner.export.trackers.destination import Destination
     from tuner.export.trackers.records import Snapshot
+    from tuner.export.trackers.source import RunSource
 
 TOOLS = ("mlflow", "wandb", "trackio", "optuna", "csv", "parquet")
 EXAMPLES = {
@@ -28,13 +28,14 @@ EXAMPLES = {
     "while it runs": "runs/default --to mlflow --follow",
     "an Optuna study": "runs/default --to optuna --out postgresql://me@host/studies",
     "two tables": "runs/default --to csv",
+    "of a run on S3": "s3://bucket/runs/big --to mlflow --follow",
 }
 
 
 def make_parser() -> Parser:
     about = "Copy a search into MLflow, W&B, Trackio, Optuna or tables. Again: nothing twice."
     parser = command_parser("export", about, EXAMPLES)
-    parser.add_argument("run", type=Path, metavar="RUN", help="Folder of a search.")
+    parser.add_argument("run", metavar="RUN", help="Folder of a search, or its URL in storage.")
     text = f"What to copy it into: {', '.join(TOOLS)}."
     parser.add_argument("--to", choices=TOOLS, required=True, metavar="TOOL", help=text)
     text = (
@@ -62,22 +63,23 @@ def run(arguments: argparse.Namespace) -> int:
     with doing("loading", arguments.quiet):
         from model.common.locks import file_lock
         from tuner.export.trackers.follow import Exporter, follow
-        from tuner.runs.open import require_runs
+        from tuner.export.trackers.source import source_of
 
     began = time.monotonic()
-    exporter = Exporter(arguments.run, lambda: destination(arguments), warn)
-    require_runs([arguments.run])
-    with file_lock(lock_of(arguments)) as mine:
-        if mine is False:
-            fault = f"another export of it to {arguments.to} is at work; wait for it, or end it"
-            raise InputError(str(arguments.run), [fault])
-        try:
-            with doing(f"copying {arguments.run} to {arguments.to}", arguments.quiet):
-                now = follow(exporter) if arguments.follow else exporter.once()
-        except (InputError, OSError):
-            raise
-        except Exception as error:  # each tool has errors of its own
-            raise OSError(brief(f"{type(error).__name__}: {error}")) from error
+    with source_of(arguments.run) as source:
+        source.refresh()
+        exporter = Exporter(source, lambda: destination(arguments, source), warn)
+        with file_lock(lock_of(arguments.to, source)) as mine:
+            if mine is False:
+                fault = f"another export of it to {arguments.to} is at work; wait for it, or end it"
+                raise InputError(source.shown, [fault])
+            try:
+                with doing(f"copying {source.shown} to {arguments.to}", arguments.quiet):
+                    now = follow(exporter) if arguments.follow else exporter.once()
+            except (InputError, OSError):
+                raise
+            except Exception as error:  # each tool has errors of its own
+                raise OSError(brief(f"{type(error).__name__}: {error}")) from error
     if not arguments.quiet and exporter.destination is not None:
         print(told(now, exporter.destination, time.monotonic() - began))
     return 0
@@ -90,7 +92,7 @@ def told(now: Snapshot, destination: Destination, seconds: float) -> str:
     return f"{what} in {seconds:.1f} s -> {destination.place()}"
 
 
-def destination(arguments: argparse.Namespace) -> Destination:
+def destination(arguments: argparse.Namespace, source: RunSource) -> Destination:
     """Each tool's package is loaded here and nowhere else."""
     out, project = arguments.out, arguments.project
     if arguments.to == "mlflow":
@@ -108,17 +110,18 @@ def destination(arguments: argparse.Namespace) -> Destination:
     if arguments.to == "optuna":
         from tuner.export.trackers.optuna_study import OptunaStudy
 
-        return OptunaStudy(out, arguments.run)
+        return OptunaStudy(out, source.folder)
     from tuner.export.trackers.tables import TableFiles
+    from tuner.runs.storage.storage import is_url
 
-    return TableFiles(Path(out) if out else arguments.run / "export", arguments.to)
+    if out is None and is_url(arguments.run):
+        raise InputError(f"--to {arguments.to}", ["a run in storage needs --out FOLDER"])
+    return TableFiles(Path(out) if out else source.folder / "export", arguments.to)
 
 
-def lock_of(arguments: argparse.Namespace) -> Path:
+def lock_of(tool: str, source: RunSource) -> Path:
     """Of this run and tool, on this machine: the run's own folder may allow no writing."""
-    status = os.stat(arguments.run)
-    name = f"{arguments.to}-{status.st_dev}-{status.st_ino}.lock"
-    return private_folder("stockpot-export") / name
+    return private_folder("stockpot-export") / f"{tool}-{source.identity()}.lock"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -34,6 +35,7 @@ class Mlflow(Destination):
 
     def __init__(self, uri: str | None, project: str) -> None:
         needed("mlflow", "mlflow")
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # two lines a run
         from mlflow import MlflowClient
 
         self.client = MlflowClient(tracking_uri=uri)
@@ -50,7 +52,7 @@ class Mlflow(Destination):
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
         if self.runs is None:
             self.runs = self._found(now.search.key)
-            self._remove_others({now.search.key, *(each.key for each in now.trials.values())})
+        self._remove_others({now.search.key, *(each.key for each in now.trials.values())})
         parent = self._write(now.search, {KEY: now.search.key, OF: now.search.key})
         for trial in changed:
             self._write(trial, {KEY: trial.key, OF: now.search.key, PARENT: parent})

@@ -28,8 +28,17 @@ class Trackio(Destination):
         return f"project '{self.project}', to be seen with: {show}"
 
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
+        self._remove_others(now)
         for record in (now.search, *changed):
             self._write(record, now.group)
+
+    def _remove_others(self, now: Snapshot) -> None:
+        """Trials that the ledger does not have any more, as after a `--force`."""
+        known = {now.search.key, *(trial.key for trial in now.trials.values())}
+        there = self.storage.get_all_run_configs(self.project)
+        for key, config in there.items():
+            if config.get("_Group") == now.group and key not in known:
+                self.storage.delete_run(self.project, str(config.get("trial")), run_id=key)
 
     def _write(self, record: Record, group: str) -> None:
         """Anew: a point that was evaluated again has another value. A record without points has

@@ -15,11 +15,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from model.common.files import atomic_folder
+from model.common.files import atomic_folder, remove_folder
 from tuner.export.trackers.destination import Destination, needed
 from tuner.export.trackers.records import Record, Snapshot
 
 STEP = {"search": "finished_trials", "trial": "examples"}
+OWNER = "stockpot-run"  # a file in an offline run's folder: the key of its search
 
 
 class Wandb(Destination):
@@ -53,15 +54,27 @@ class Wandb(Destination):
             if self.folder is not None and records:
                 self.wandb.teardown()  # its own process may still be writing
                 for record in records:
-                    self._keep(record, Path(place) / record.key, self.folder / "wandb")
+                    self._keep(record, Path(place) / record.key, now.search.key)
+        self._remove_others(now)
         self.search = now.search, now.files
 
-    def _keep(self, record: Record, place: Path, runs: Path) -> None:
+    def _keep(self, record: Record, place: Path, search: str) -> None:
+        assert self.folder is not None
         (made,) = (place / "wandb").glob("offline-run-*")
-        began = time.strftime("%Y%m%d_%H%M%S", time.gmtime(record.began))
-        runs.mkdir(parents=True, exist_ok=True)
-        with atomic_folder(runs / f"offline-run-{began}-{record.key}") as folder:
+        (self.folder / "wandb").mkdir(parents=True, exist_ok=True)
+        with atomic_folder(self.folder / "wandb" / folder_of(record)) as folder:
+            (folder / OWNER).write_text(search)  # first: by it a kill's remains are known
             copy_plain(made, folder)
+
+    def _remove_others(self, now: Snapshot) -> None:
+        """Offline runs of trials that the ledger does not have any more, as after a `--force`, and
+        what a kill left."""
+        if self.folder is None:
+            return
+        known = {folder_of(record) for record in (now.search, *now.trials.values())}
+        for owner in (self.folder / "wandb").glob(f"*/{OWNER}"):
+            if owner.parent.name not in known and owner.read_text() == now.search.key:
+                remove_folder(owner.parent)
 
     def _send(
         self, record: Record, group: str, files: dict[str, bytes], place: Path, how: dict[str, str]
@@ -112,6 +125,12 @@ class Wandb(Destination):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             run.save(str(path), base_path=run.dir, policy="now")
+
+
+def folder_of(record: Record) -> str:
+    """As W&B names its own."""
+    began = time.strftime("%Y%m%d_%H%M%S", time.gmtime(record.began))
+    return f"offline-run-{began}-{record.key}"
 
 
 def copy_plain(source: Path, folder: Path) -> None:

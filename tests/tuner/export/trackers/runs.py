@@ -10,6 +10,7 @@ from typing import Any
 from tuner.export.trackers.destination import Destination
 from tuner.export.trackers.follow import Exporter
 from tuner.export.trackers.records import Snapshot, snapshot
+from tuner.export.trackers.source import RunSource
 from tuner.runs.folder import LEDGER
 from tuner.runs.lines import FIRST, encode
 from tuner.runs.open import open_run
@@ -53,13 +54,20 @@ def write_events(run: Path, events: list[dict[str, Any]]) -> None:
     (run / LEDGER).write_bytes(content)
 
 
+def without_last_trial(run: Path) -> str:
+    """The same run, cut back as with a `--force`; the key of the trial that went."""
+    key = snapshot_of(run).trials["t0002"].key
+    write_events(run, [event for event in events_of(run) if event.get("trial") != "t0002"])
+    return key
+
+
 def snapshot_of(run: Path) -> Snapshot:
     return snapshot(open_run(run))
 
 
 def export(run: Path, destination: Destination) -> Snapshot:
     """As a new process would."""
-    return Exporter(run, lambda: destination, fail).once()
+    return Exporter(RunSource(run), lambda: destination, fail).once()
 
 
 def fail(line: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -24,16 +26,22 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
+from tests.tuner.export.trackers.read_back import mlflow as state_of  # noqa: E402
+from tests.tuner.export.trackers.read_back import mlflow_runs as runs_of  # noqa: E402
 from tests.tuner.export.trackers.runs import (  # noqa: E402
     SECRET,
     events_of,
     export,
+    fail,
     recorded,
     until,
+    without_last_trial,
     write_events,
 )
 from tests.tuner.search_runs import PATIENCE, ROOT  # noqa: E402
-from tuner.export.trackers.mlflow import FILES, KEY, PARENT, STATE, Mlflow  # noqa: E402
+from tuner.export.trackers.follow import Exporter  # noqa: E402
+from tuner.export.trackers.mlflow import FILES, Mlflow  # noqa: E402
+from tuner.export.trackers.source import RunSource  # noqa: E402
 from tuner.runs.folder import LEDGER  # noqa: E402
 
 
@@ -69,38 +77,6 @@ def at_once(empty: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         uri = f"sqlite:///{place}/mlflow.db"
         export(recorded(place), Mlflow(uri, "stockpot"))
         return state_of(uri)
-
-
-def runs_of(uri: str) -> list[Any]:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri)
-    found = client.get_experiment_by_name("stockpot")
-    return [] if found is None else list(client.search_runs([found.experiment_id]))
-
-
-def state_of(uri: str) -> dict[str, Any]:
-    """All that MLflow shows, by our keys; no key twice."""
-    from mlflow import MlflowClient
-
-    client, found = MlflowClient(tracking_uri=uri), {}
-    names = {run.info.run_id: run.data.tags[KEY] for run in runs_of(uri)}
-    for run in runs_of(uri):
-        tags = {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")}
-        tags.pop(STATE)
-        points = [
-            (each.key, each.step, each.value, each.timestamp)
-            for name in run.data.metrics
-            for each in client.get_metric_history(run.info.run_id, name)
-        ]
-        assert len(points) == len(set(points))
-        info = (run.info.run_name, run.info.status, run.info.start_time, run.info.end_time)
-        parent = names.get(run.data.tags.get(PARENT, ""))
-        files = [each.path for each in client.list_artifacts(run.info.run_id)]
-        key = run.data.tags[KEY]
-        assert key not in found
-        found[key] = (info, parent, run.data.params, tags, sorted(points), files)
-    return found
 
 
 def test_a_parent_with_a_child_for_each_trial(run: Path, uri: str) -> None:
@@ -182,6 +158,16 @@ def test_what_the_ledger_says_otherwise_by_now_is_replaced(run: Path, uri: str) 
     assert at == [0.1]
 
 
+def test_a_trial_that_a_force_cut_off_goes_also_while_the_run_is_followed(
+    run: Path, uri: str
+) -> None:
+    exporter = Exporter(RunSource(run), lambda: Mlflow(uri, "stockpot"), fail)
+    exporter.once()
+    cut = without_last_trial(run)
+    exporter.once()
+    assert len(state_of(uri)) == 3 and cut not in state_of(uri)
+
+
 def test_a_search_that_goes_on_runs_again(run: Path, uri: str) -> None:
     events = events_of(run)
     end = {"event": "end", "time": events[4]["time"], "reason": "interrupted"}
@@ -246,6 +232,45 @@ def test_followed_from_another_process_that_is_killed_no_run_comes_twice(
     assert second.returncode == 0, faults
     assert said.startswith("3 trials, 9 evaluations")
     assert state_of(uri) == at_once
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The whole package's, which does not go with the pins: from an environment of its own."""
+    if not (command := os.environ.get("MLFLOW_SERVER")):
+        pytest.skip("MLFLOW_SERVER is not set: the path of the command mlflow of the whole package")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    place = ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
+    files = ["--artifacts-destination", str(tmp_path / "artifacts")]
+    words = [command, "server", "--host", "127.0.0.1", "--port", port, "--workers", "1"]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    environment.pop("PYTHONPATH", None)
+    process = subprocess.Popen(
+        [*words, *place, *files],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        uri = f"http://127.0.0.1:{port}"
+        wait_for(lambda: bool(urlopen(f"{uri}/version", timeout=10).read()))
+        yield uri
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+@pytest.mark.slow
+def test_to_a_server_over_http_it_is_the_same_once_and_again(
+    run: Path, server: str, at_once: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        export(run, Mlflow(server, "stockpot"))
+        assert state_of(server) == at_once
+    assert capfd.readouterr().out == ""
 
 
 def wait_for(done: Callable[[], bool]) -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import optuna
 import pytest
-from optuna.trial import FrozenTrial
 
+from tests.tuner.export.trackers import read_back
 from tests.tuner.export.trackers.runs import lines_of, recorded, until
-from tuner.engine.study import quiet, rebuild_study
+from tuner.engine.study import rebuild_study
 from tuner.export.__main__ import main
 from tuner.runs.open import open_run
 
 
-def read(url: str) -> list[FrozenTrial]:
-    with quiet():
-        study = optuna.load_study(study_name="v0-2", storage=url)
-        found = study.get_trials()
-    study._storage._backend.engine.dispose()  # type: ignore[attr-defined]
-    return found
+def read(url: str) -> list[Any]:
+    return read_back.optuna(url, "v0-2")
 
 
 def export(run: Path, url: str, *more: str) -> int:

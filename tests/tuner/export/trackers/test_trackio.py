@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,35 +14,34 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-from tests.tuner.export.trackers.runs import export, recorded, until  # noqa: E402
+from tests.tuner.export.trackers.read_back import trackio as read_back  # noqa: E402
+from tests.tuner.export.trackers.read_back import trackio_in  # noqa: E402
+from tests.tuner.export.trackers.runs import (  # noqa: E402
+    events_of,
+    export,
+    recorded,
+    until,
+    without_last_trial,
+    write_events,
+)
 from tuner.export.trackers.trackio import Trackio  # noqa: E402
 
 PROJECT = "films"
 
 
-def read_back() -> dict[str, Any]:
-    import trackio
-    from trackio.sqlite_storage import SQLiteStorage
-
-    found: dict[str, Any] = {}
-    for run in trackio.Api().runs(PROJECT):
-        assert run.id not in found
-        logs = SQLiteStorage.get_logs(PROJECT, run.name, run_id=run.id)
-        found[run.id] = (run.name, run.config, logs)
-    return found
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    with trackio_in(tmp_path / "trackio"):
+        yield tmp_path / "trackio"
 
 
-def test_each_trial_is_a_run_and_again_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trackio.utils.TRACKIO_DIR", tmp_path / "trackio", raising=False)
-    monkeypatch.setattr("trackio.sqlite_storage.TRACKIO_DIR", tmp_path / "trackio", raising=False)
+def test_each_trial_is_a_run_and_again_is_the_same(tmp_path: Path, place: Path) -> None:
     run = recorded(tmp_path)
     whole = until(run, 12)
     export(run, Trackio(None, PROJECT))
     until(run, len(whole), whole)
     now = export(run, Trackio(None, PROJECT))
-    found = read_back()
+    found = read_back(place, PROJECT)
     assert found.keys() == {now.search.key, *(trial.key for trial in now.trials.values())}
     name, config, logs = found[now.trials["t0001"].key]
     assert name == now.trials["t0001"].name and config["optim.learning_rate"] == 0.0002
@@ -51,4 +50,18 @@ def test_each_trial_is_a_run_and_again_is_the_same(
     assert [row["step"] for row in logs] == [point.step for point in points]
     assert [row["dev/overall"] for row in logs] == [p.values["dev/overall"] for p in points]
     export(run, Trackio(None, PROJECT))
-    assert read_back() == found
+    assert read_back(place, PROJECT) == found
+
+
+def test_a_trial_that_a_force_cut_off_goes_and_another_search_s_stays(
+    tmp_path: Path, place: Path
+) -> None:
+    run, other = recorded(tmp_path), recorded(tmp_path / "other")
+    first, *more = events_of(other)
+    write_events(other, [{**first, "time": first["time"] + 1}, *more])  # another key
+    for each in (run, other):
+        export(each, Trackio(None, PROJECT))
+    cut = without_last_trial(run)
+    export(run, Trackio(None, PROJECT))
+    found = read_back(place, PROJECT)
+    assert len(found) == 7 and cut not in found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,59 +15,22 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-from tests.tuner.export.trackers.runs import SECRET, export, recorded, until  # noqa: E402
+from tests.tuner.export.trackers.read_back import wandb as read_back  # noqa: E402
+from tests.tuner.export.trackers.runs import (  # noqa: E402
+    SECRET,
+    events_of,
+    export,
+    recorded,
+    until,
+    without_last_trial,
+    write_events,
+)
 from tuner.export.trackers.wandb import Wandb  # noqa: E402
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return recorded(tmp_path)
-
-
-def read_back(folder: Path) -> dict[str, dict[str, Any]]:
-    """By id what `wandb sync` would send of each run: its records, and its files."""
-    found: dict[str, dict[str, Any]] = {}
-    for place in sorted((folder / "wandb").glob("offline-run-*")):
-        (file,) = place.glob("*.wandb")
-        one = records_of(file)
-        assert one["id"] not in found
-        files = place / "files"
-        sent = [str(path.relative_to(files)) for path in files.rglob("*") if path.is_file()]
-        found[one["id"]] = {**one, "files": sorted(sent)}
-    return found
-
-
-def records_of(file: Path) -> dict[str, Any]:
-    from wandb.proto.wandb_internal_pb2 import Record
-    from wandb.sdk.internal.datastore import DataStore
-
-    store = DataStore()
-    store.open_for_scan(str(file))
-    found: dict[str, Any] = {"history": []}
-    while (data := store.scan_data()) is not None:
-        record = Record()
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "run":
-            of = record.run
-            found |= {"id": of.run_id, "name": of.display_name, "group": of.run_group}
-            found |= {"project": of.project, "kind": of.job_type}
-            found["config"] = {each.key: json.loads(each.value_json) for each in of.config.update}
-        elif record.WhichOneof("record_type") == "history":
-            items = record.history.item
-            row = {each.key or "/".join(each.nested_key): each.value_json for each in items}
-            found["history"].append({key: json.loads(value) for key, value in row.items()})
-        elif record.WhichOneof("record_type") == "exit":
-            found["exit"] = record.exit.exit_code
-    return found
-
-
-def without_clock(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """W&B adds how long it took to write."""
-    for one in found.values():
-        for row in one["history"]:
-            row.pop("_runtime", None)
-        one["config"].pop("_wandb", None)
-    return found
 
 
 def test_the_search_and_its_trials_are_one_group_and_again_is_the_same(
@@ -83,7 +44,7 @@ def test_the_search_and_its_trials_are_one_group_and_again_is_the_same(
     until(run, len(whole), whole)
     (out / "wandb" / ".offline-run-killed.tmp").mkdir()  # as a kill leaves it
     now = export(run, Wandb(out, "films"))
-    found = without_clock(read_back(out))
+    found = read_back(out)
     assert found.keys() == {now.search.key, *(trial.key for trial in now.trials.values())}
     assert {one["group"] for one in found.values()} == {now.group}
     assert {one["project"] for one in found.values()} == {"films"}
@@ -98,6 +59,25 @@ def test_the_search_and_its_trials_are_one_group_and_again_is_the_same(
     search = found[now.search.key]
     assert search["kind"] == "search" and "report.html" in search["files"]
     export(run, Wandb(out, "films"))
-    assert without_clock(read_back(out)) == found
+    assert read_back(out) == found
     for path in out.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_a_trial_that_a_force_cut_off_goes_or_is_replaced_and_another_search_s_stays(
+    run: Path, tmp_path: Path
+) -> None:
+    out, other, events = tmp_path / "out", recorded(tmp_path / "other"), events_of(run)
+    write_events(other, [{**events[0], "time": events[0]["time"] + 1}, *events[1:]])  # another key
+    for each in (run, other):
+        export(each, Wandb(out, "films"))
+    cut = without_last_trial(run)
+    export(run, Wandb(out, "films"))
+    assert len(read_back(out)) == 7 and cut not in read_back(out)
+    # The search goes on, with another trial of that name.
+    late = [{**e, "time": e["time"] + 60} if e.get("trial") == "t0002" else e for e in events]
+    for same in (events, late):
+        write_events(run, same)
+        export(run, Wandb(out, "films"))
+    assert len(read_back(out)) == 8 and cut in read_back(out)
+    assert not list((out / "wandb").glob(".*"))

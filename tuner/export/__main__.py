@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tuner.export.trackers.records import Snapshot
     from tuner.export.trackers.source import RunSource
 
-TOOLS = ("mlflow", "wandb", "trackio", "optuna", "csv", "parquet")
+TOOLS = ("mlflow", "wandb", "trackio", "aim", "optuna", "csv", "parquet")
 EXAMPLES = {
     "MLflow": "runs/default --to mlflow --out http://localhost:5000",
     "W&B": "runs/default --to wandb --project films",
@@ -33,14 +33,15 @@ EXAMPLES = {
 
 
 def make_parser() -> Parser:
-    about = "Copy a search into MLflow, W&B, Trackio, Optuna or tables. Again: nothing twice."
+    about = "Copy a search into MLflow, W&B, Trackio, Aim, Optuna or tables. Again: nothing twice."
     parser = command_parser("export", about, EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="Folder of a search, or its URL in storage.")
     text = f"What to copy it into: {', '.join(TOOLS)}."
     parser.add_argument("--to", choices=TOOLS, required=True, metavar="TOOL", help=text)
     text = (
-        "MLflow's tracking URI, a folder of W&B's offline runs or of Trackio, the URL of Optuna's "
-        "database or env:NAME, the tables' folder (default: the tool's own; of tables, RUN/export)."
+        "MLflow's tracking URI, a folder of W&B's offline runs, of Trackio or Aim, the URL of "
+        "Optuna's database or env:NAME, the tables' folder (default: the tool's own; of tables, "
+        "RUN/export)."
     )
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Project or experiment in the tool (default: stockpot)."
@@ -107,6 +108,10 @@ def destination(arguments: argparse.Namespace, source: RunSource) -> Destination
         from tuner.export.trackers.trackio import Trackio
 
         return Trackio(Path(out) if out else None, project)
+    if arguments.to == "aim":
+        from tuner.export.trackers.aim import Aim
+
+        return Aim(Path(out) if out else None, project)
     if arguments.to == "optuna":
         from tuner.export.trackers.optuna_study import OptunaStudy
 

@@ -15,6 +15,7 @@ from tuner.engine.study import quiet
 
 MLFLOW = "needs pip install 'stockpot[mlflow]'"
 WANDB = "needs pip install 'stockpot[wandb]'"
+AIM = "needs pip install 'stockpot[aim]'"
 TRACKIO = "needs pip install trackio, which wants an older Pillow"
 
 
@@ -134,6 +135,24 @@ def trackio(folder: Path, project: str) -> dict[str, Any]:
             assert run.id not in found
             logs = SQLiteStorage.get_logs(project, run.name, run_id=run.id)
             found[run.id] = (run.name, run.config, logs)
+    return found
+
+
+# --- Aim ------------------------------------------------------------------------------------------
+
+
+def aim(folder: Path) -> dict[str, Any]:
+    from aim import Repo
+
+    found: dict[str, Any] = {}
+    for run in Repo.from_path(str(folder)).iter_runs():
+        assert run.hash not in found
+        curves = {}
+        for metric in run.metrics():
+            steps, (values, *_) = metric.data.items_list()  # the times are those of the export
+            curves[metric.name] = list(zip(steps, values, strict=True))
+        told = {"name": run.name, "experiment": run.experiment, "active": run.active}
+        found[run.hash] = (told, run["hparams"], run["stockpot"], curves)
     return found
 
 

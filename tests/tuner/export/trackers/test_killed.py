@@ -47,7 +47,7 @@ setattr(owner, name, held)
 """
 
 # One of two tables; some of a trial's curves; a folder that is not renamed yet; a run that
-# was removed to be written anew; a study with one trial more, the last one open.
+# was removed to be written anew; half of a run; a study with one trial more, the last one open.
 TABLES = "tuner.export.trackers.tables", "write_atomic", 1
 MOMENTS = {
     "csv": TABLES,
@@ -55,9 +55,15 @@ MOMENTS = {
     "mlflow": ("mlflow.tracking.client", "MlflowClient.log_batch", 4),
     "wandb": ("tuner.export.trackers.wandb", "copy_plain", 2),
     "trackio": ("trackio.sqlite_storage", "SQLiteStorage.delete_run", 2),
+    "aim": ("aim", "Run.track", 50),
     "optuna": ("optuna.storages", "RDBStorage.create_new_trial", 1),
 }
-PACKAGES = {"mlflow": read_back.MLFLOW, "wandb": read_back.WANDB, "trackio": read_back.TRACKIO}
+PACKAGES = {
+    "mlflow": read_back.MLFLOW,
+    "wandb": read_back.WANDB,
+    "trackio": read_back.TRACKIO,
+    "aim": read_back.AIM,
+}
 
 
 class Place:
@@ -98,6 +104,7 @@ class Place:
             "mlflow": lambda: read_back.mlflow(self.out),
             "wandb": lambda: read_back.wandb(Path(self.out)),
             "trackio": lambda: read_back.trackio(Path(self.out), "stockpot"),
+            "aim": lambda: read_back.aim(Path(self.out)),
             "optuna": lambda: [shown(trial) for trial in read_back.optuna(self.out, "v0-2")],
         }
         return readers[self.tool]()

@@ -28,7 +28,7 @@ def test_a_name_that_is_none_is_an_attribute_error() -> None:
 
 
 def test_importing_it_loads_nothing_heavy() -> None:
-    heavy = ("torch", "ray", "optuna")
+    heavy = ("torch", "ray", "optuna", "mlflow", "wandb", "trackio", "aim")
     code = f"import sys, stockpot; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr

@@ -44,10 +44,15 @@ def test_a_command_has_a_version_and_its_own_codes(
     assert callable(import_module(COMMANDS[name][0]).make_parser)
 
 
-@pytest.mark.parametrize("words", ["['--help']", "['serach']", "['search', '--help']"])
+HEAVY = ("torch", "ray", "optuna", "numpy", "mlflow", "wandb", "trackio", "aim")
+
+
+@pytest.mark.parametrize(
+    "words", ["['--help']", "['serach']", "['search', '--help']", "['export', '--help']"]
+)
 def test_help_loads_nothing_heavy(words: str) -> None:
     code = f"import sys; from tuner.__main__ import main\ntry:\n main({words})\nfinally:\n"
-    code += " print([m for m in ('torch', 'ray', 'optuna', 'numpy') if m in sys.modules])"
+    code += f" print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.rstrip().endswith("[]"), done.stderr
 

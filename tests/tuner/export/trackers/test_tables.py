@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.csv
@@ -53,3 +55,11 @@ def test_a_missing_package_is_a_sentence_with_the_command() -> None:
     with pytest.raises(ValueError, match="is not installed") as refused:
         needed("no_such_tracker", "mlflow")
     assert "pip install 'stockpot[mlflow]'" in str(refused.value)
+
+
+def test_a_search_and_an_export_to_tables_load_no_tracker(run: Path) -> None:
+    code = "import sys; from tuner.export.__main__ import main; import tuner.search.driver\n"
+    code += f"main([{str(run)!r}, '--to', 'csv', '--quiet'])\n"
+    code += "print([m for m in ('mlflow', 'wandb', 'trackio', 'aim') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.stdout.strip() == "[]", done.stderr

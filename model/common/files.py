@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
+import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,17 +102,20 @@ def fsync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write beside, fsync, rename: a reader sees the old file or the new one, never a part."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+def write_atomic(path: Path, content: bytes | str, *, beside: str | None = None) -> None:
+    """Write beside, fsync, rename: a reader sees the old file or the new one, never a part.
+
+    `beside`: what it is called until it is whole, if not like the file.
+    """
+    place = path.with_name(f".{beside or path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        with open(beside, "wb") as file:
+        with open(place, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(place, path)
     finally:
-        beside.unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
     fsync_folder(path.parent)
 
 
@@ -171,6 +176,24 @@ def remove_folder(path: Path) -> None:
 
 def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether it has a name that the functions above give to what they write or remove."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.(tmp|old)", path.name) is not None
+
+
+def remove_leftovers(folders: Iterable[Path], age: float = 0.0) -> None:
+    """Remove what a killed process left half-written there, if it is so many seconds old."""
+    places = [place for folder in folders if folder.is_dir() for place in folder.iterdir()]
+    for place in filter(is_leftover, places):
+        with suppress(FileNotFoundError):
+            if time.time() - place.stat().st_mtime < age:
+                continue
+            if place.is_dir():
+                shutil.rmtree(place, ignore_errors=True)
+            else:
+                place.unlink()
 
 
 def sha256_of(path: Path, *, links: bool = True) -> str:

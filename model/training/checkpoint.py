@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from model.common.errors import InputError
-from model.common.files import atomic_folder, remove_folder, sha256_of, write_atomic
+from model.common.files import (
+    atomic_folder,
+    remove_folder,
+    remove_leftovers,
+    sha256_of,
+    write_atomic,
+)
 from model.common.untrusted import held, inside, read_json
 
 MANIFEST = "manifest.json"
@@ -154,16 +159,7 @@ def prune(folder: Path, keep_models: Iterable[str]) -> None:
             remove_folder(place)
 
 
-def is_leftover(path: Path) -> bool:
-    """Exactly what `model.common.files` names things while it writes or removes them."""
-    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.(tmp|old)", path.name) is not None
-
-
 def clean_leftovers(out: Path) -> None:
     """Remove what a killed run left half-written. Only in places that are a run's own."""
-    folders = [out, out / "predictions", out / "checkpoints", *checkpoints_in(out / "checkpoints")]
-    for place in [p for folder in folders if folder.is_dir() for p in folder.iterdir()]:
-        if is_leftover(place) and place.is_dir():
-            shutil.rmtree(place, ignore_errors=True)
-        elif is_leftover(place):
-            place.unlink(missing_ok=True)
+    places = [out, out / "predictions", out / "checkpoints", *checkpoints_in(out / "checkpoints")]
+    remove_leftovers(places)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from model.common.errors import InputError
+from model.common.files import is_leftover
 from model.common.locks import file_lock
 from model.common.run_files import CONFIG, METRICS, SUMMARY
-from model.training.checkpoint import is_leftover
 
 LOCK = ".lock"
 OURS = {

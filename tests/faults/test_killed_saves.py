@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,47 +17,18 @@ from model.config.parse import parse_settings
 from model.tasks.task_set import load_task_set
 from model.train import train
 from model.training.checkpoint import MANIFEST, load_latest
+from tests.faults.fatal_points import FatalPoints, forked
 from tests.model.test_resume import QUICK, same_result
 
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-BOUNDARIES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}
 SETTINGS = {**QUICK, "budget.eval_rows": 10, "schedule.name": "batch_round_robin"}
 EVERY = 20  # of all points, one in so many is trained to its end
 
 
-class Points:
-    """Counts the moments at which a file begins, ends or changes its name; dies at one of them."""
-
-    def __init__(self, fatal: int | None) -> None:
-        self.fatal = fatal
-        self.count = 0
-        self.names: list[str] = []
-
-    def reached(self, name: str) -> None:
-        self.count += 1
-        self.names.append(name)
-        if self.count == self.fatal:
-            os._exit(9)  # like SIGKILL: nothing is tidied up, nothing is flushed
-
+class Points(FatalPoints):
     def install(self) -> None:
-        """For good: only in a process that is about to end."""
-        sys.addaudithook(self._heard)
-        sync = os.fsync
-
-        def fsync(file: Any) -> None:
-            self.reached("before fsync")
-            sync(file)
-            self.reached("after fsync")
-
-        os.fsync = fsync
+        super().install()
         for place in (model.training.checkpoint, model.evaluation.model_folder):
             place.save_file = self._torn(place.save_file)  # type: ignore[attr-defined]
-
-    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(args[2], int) and args[2] & WRITING:
-            self.reached(f"open {Path(str(args[0])).name}")
-        elif event in BOUNDARIES:
-            self.reached(event)
 
     def _torn(self, save: Any) -> Any:
         """The tensors' files are written outside Python: nothing of it, half of it, all of it."""
@@ -73,26 +43,6 @@ class Points:
             self.reached("after tensors")
 
         return save_file
-
-
-def forked(work: Any) -> bytes:
-    """What a child process writes to its pipe before it ends."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.close(reader)
-            work(writer)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        said = file.read()
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) in (0, 9)
-    return said
 
 
 def run(out: Path, **options: Any) -> Iterator[dict[str, Any]]:

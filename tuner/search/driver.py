@@ -13,17 +13,18 @@ from typing import Any
 
 from model import __version__
 from model.cli.text import shown_path
-from model.common.files import to_yaml, write_atomic
+from model.common.files import remove_leftovers, to_yaml, write_atomic
 from tuner.cluster.preflight import check_nodes, priority
 from tuner.engine.engine import INTERRUPTED, Engine, Limits
 from tuner.engine.stages import Stages, for_time, is_timed
 from tuner.engine.study import AUTO, TASK_GP, choose_sampler
 from tuner.engine.study_file import StudyFile
 from tuner.export.tensorboard.board import Board
+from tuner.export.tensorboard.event_files import BOARD
 from tuner.ray_backend.resources import Resources, share_out
 from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, own_folder, write_run
+from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TRIALS, own_folder, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import Holder, RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
@@ -40,8 +41,11 @@ from tuner.search.plan import SearchPlan, plan_search
 from tuner.search.signals import Signals, signals
 from tuner.search.study_storage import mirrored_study
 from tuner.search.terminal import SearchConsole
+from tuner.soup.record import SOUPS
 
 __all__ = ["ExecutionOptions", "SearchRequest", "SearchResult", "search"]
+
+ABANDONED = 3600.0  # seconds: what lay half-written for so long is no other command's at work
 
 
 def search(request: SearchRequest, options: ExecutionOptions) -> SearchResult:
@@ -131,6 +135,8 @@ def run(
 ) -> SearchResult:
     request, options = plan.request, plan.options
     set_unknown_trials_aside(plan.folder, ledger.state, console.warn)
+    places = [plan.folder / name for name in ("", BOARD, SOUPS, TRIALS)]
+    remove_leftovers([*places, *places[-1].glob("*/")], ABANDONED)
     ledger.append(
         "run",
         version=__version__,

@@ -7,7 +7,8 @@ left in a buffer, no thread is needed, and a full disk is noticed by whoever wri
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-
 from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-untyped]
 from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
+from model.common.files import write_atomic
+
 BOARD = "board"  # in the run's folder: what is no trial
+VERSION = "brain.Event:2"
 START = "events.out.tfevents."  # by which TensorBoard knows its files
 HISTORY, PICTURES = "history", "pictures"
 
@@ -31,13 +35,29 @@ class EventFile:
     def add(self, summary: Any, when: float, step: int = 0) -> None:
         records = [Record(wall_time=when, step=step, summary=summary)]
         if not self.path.exists():
-            for place in (self.path.parent.parent, self.path.parent):
-                place.mkdir(exist_ok=True)  # trials/<id>, and not all that may have gone above it
-            records.insert(0, Record(wall_time=when, file_version="brain.Event:2"))
+            self._make_places()
+            records.insert(0, Record(wall_time=when, file_version=VERSION))
         with open(self.path, "ab") as file:
-            writer = RecordWriter(file)
-            for record in records:
-                writer.write(record.SerializeToString())
+            _write(file, records)
+
+    def write(self, summaries: Iterable[Any], when: float, step: int = 0) -> None:
+        """All that there will ever be in it, so that it is there whole or not at all."""
+        self._make_places()
+        records = [Record(wall_time=when, step=step, summary=summary) for summary in summaries]
+        whole = BytesIO()
+        _write(whole, [Record(wall_time=when, file_version=VERSION), *records])
+        # Not beside it under a name like its own, which TensorBoard would read.
+        write_atomic(self.path, whole.getvalue(), beside=self.path.suffix[1:])
+
+    def _make_places(self) -> None:
+        for place in (self.path.parent.parent, self.path.parent):
+            place.mkdir(exist_ok=True)  # trials/<id>, and not all that may have gone above it
+
+
+def _write(file: Any, records: Iterable[Any]) -> None:
+    writer = RecordWriter(file)
+    for record in records:
+        writer.write(record.SerializeToString())
 
 
 def files_in(folder: Path, kind: str = HISTORY) -> list[Path]:

@@ -48,8 +48,8 @@ def draw_trial(board: Board, trial: TrialState) -> None:
 def _draw(
     board: Board, file: EventFile, predictions: Path, title: str, when: float, step: int = 0
 ) -> None:
-    for tag, drawn in pictures_of(predictions, board.space.task_set, title).items():
-        file.add(picture(tag, drawn.png, drawn.width, drawn.height), when, step)
+    drawn = pictures_of(predictions, board.space.task_set, title).items()
+    file.write((picture(tag, of.png, of.width, of.height) for tag, of in drawn), when, step)
 
 
 # --- soups ----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def without_ray() -> Iterator[None]:
 
 
 @contextmanager
-def session(address: str | None, phase: Any = None) -> Iterator[Session]:
+def session(address: str | None, phase: Any = None, lost: Any = None) -> Iterator[Session]:
     assert address is None
     with scratch_folder() as scratch:
         yield Session(2, 0, scratch, ((2, 0),))

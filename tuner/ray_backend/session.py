@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -13,6 +14,7 @@ from typing import Any
 
 from model.common.errors import InputError
 from model.common.secrets import brief
+from tuner.ray_backend.control_store import watched
 from tuner.runs.scratch import scratch_folder
 
 QUIET = {
@@ -48,10 +50,12 @@ class Session:
 def ray_session(
     address: str | None,
     phase: Callable[[str], AbstractContextManager[None]] = lambda what: nullcontext(),
+    lost: Callable[[], None] | None = None,
 ) -> Iterator[Session]:
     """A Ray of our own, or the cluster at `address`. One that runs already is used and left.
 
-    `phase` tells of what takes long.
+    `phase` tells of what takes long. `lost` has the last word if our own Ray loses its control
+    store: this process ends then.
     """
     for name, value in (QUIET | (LOCAL if address is None else {})).items():
         os.environ.setdefault(name, value)
@@ -69,7 +73,10 @@ def ray_session(
             up = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             nodes = tuple((float(n.get("CPU", 0)), float(n.get("GPU", 0))) for n in up)
             cpus = float(total.get("CPU", 1 if address is None else 0))
-            with one_environment() if mine and address is None else nullcontext():
+            with ExitStack() as stack:
+                if mine and address is None:
+                    stack.enter_context(one_environment())
+                    stack.enter_context(watched(control_store(), scratch, lost))
                 yield Session(cpus, float(total.get("GPU", 0)), scratch, nodes)
         finally:
             if mine:
@@ -106,6 +113,14 @@ def start(ray: Any, address: str | None, scratch: Path) -> None:
         raise OSError(f"Ray did not start on this machine ({reason}); {remedy}") from None
     fault = f"no Ray cluster answers at '{address}' ({reason})"
     raise InputError("--address", [f"{fault}; start one with: ray up cluster.yaml"]) from None
+
+
+def control_store() -> Any:
+    """The process of a Ray of our own in which it knows its machines and actors."""
+    from ray._private import worker
+
+    node: Any = worker._global_node
+    return node.all_processes["gcs_server"][0].process
 
 
 @contextmanager
@@ -168,11 +183,19 @@ def only_what_trials_need() -> Iterator[None]:
 
 @contextmanager
 def own_signals() -> Iterator[None]:
-    """Ray would answer SIGTERM by an exit that goes under in places; a search answers it itself."""
+    """Ray would answer SIGTERM by an exit that goes under in places; a search answers it itself.
+
+    A terminal that is closed tells every process that was started from it. Those of Ray, which
+    inherit what is blocked here, are to live until the trials are saved.
+    """
     from ray._private import utils
 
-    with replaced(utils, set_sigterm_handler=lambda handler: None):
-        yield
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        with replaced(utils, set_sigterm_handler=lambda handler: None):
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from model import __version__
-from model.cli.text import shown_path
+from model.cli.text import say, shown_path
 from model.common.files import remove_leftovers, to_yaml, write_atomic
 from tuner.cluster.preflight import check_nodes, priority
 from tuner.engine.engine import INTERRUPTED, Engine, Limits
@@ -36,6 +37,7 @@ from tuner.search import distill
 from tuner.search.background import in_background
 from tuner.search.disk import Need, check_disk, estimate_size, human
 from tuner.search.finish import SearchResult, attempt_soup, finish
+from tuner.search.next_steps import resume_command
 from tuner.search.on_workers import Workers, on_workers
 from tuner.search.plan import SearchPlan, plan_search
 from tuner.search.signals import Signals, signals
@@ -64,7 +66,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
     with (
         own_folder(folder),
         RunLock(folder / LOCK, console.warn) as lock,
-        ray_session(options.address, console.phase) as ray,
+        ray_session(options.address, console.phase, partial(tell_lost, plan, console)) as ray,
     ):
         stop_signals.hold()
         resources = share_out(
@@ -98,6 +100,13 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
                 staged=staged,
                 stop_signals=stop_signals,
             )
+
+
+def tell_lost(plan: SearchPlan, console: SearchConsole) -> None:
+    console.clear()
+    fault = "Ray's control store has ended (gcs_server; was it killed, or was memory short?)"
+    again = f"Go on with:\n  {resume_command(plan.folder, plan.options)}"
+    say(f"stopped ({fault}); nothing is lost. {again}", sys.stderr)
 
 
 def prepare_cluster(

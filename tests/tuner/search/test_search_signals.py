@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtur
 def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:
     later = [(signal.SIGINT, True)]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
-        later.insert(0, (signal.SIGHUP, False))
+        later.insert(0, (signal.SIGHUP, True))
     for number, group in ((signal.SIGTERM, False), *later):
         moment = Moment("evaluated", nth=3 if number == signal.SIGTERM else 1)
         again = [] if number == signal.SIGTERM else ["--resume"]

@@ -152,6 +152,7 @@ class RungScheduler(Unpickled, FIFOScheduler):
                 if id(trial) in self.leaving:  # it goes on elsewhere, as a new one to Ray
                     self.leaving.discard(id(trial))
                     self.controller.stop_trial(trial)
+        self._reuse_workers(not self.leaving)
 
     def running(self) -> dict[str, Trial]:
         return {t.trial_id: t for t in self.going.values() if t.status == Trial.RUNNING}
@@ -171,7 +172,14 @@ class RungScheduler(Unpickled, FIFOScheduler):
         for name, trial in self.running().items():
             if self.nodes.get(name) in nodes and id(trial) not in self.leaving:
                 self.leaving.add(id(trial))
+                self._reuse_workers(False)
                 self.engine.warn(f"{name}: its machine is about to go; it is saved and moves on")
+
+    def _reuse_workers(self, may: bool) -> None:
+        """Ray hands a worker that is free to the next trial at once. One on a machine that will go
+        has to end instead, or the trial that was saved would be back on that machine."""
+        if self.controller is not None:
+            self.controller._reuse_actors = may
 
     def evict_finished(self) -> None:
         self.ended = [trial for trial in self.ended if not evict_finished(self.controller, trial)]

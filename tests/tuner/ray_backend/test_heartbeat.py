@@ -137,10 +137,12 @@ def test_a_trial_whose_machine_will_go_is_saved_and_moves_on(
     scheduler.leave({"node-a"})
     scheduler.leave({"node-a"})
     assert engine.said == ["t0001: its machine is about to go; it is saved and moves on"]
+    assert scheduler.controller._reuse_actors is False  # else it would be back there at once
     assert scheduler.on_trial_result(None, trial, BEAT) == TrialScheduler.PAUSE
     trial.status = Trial.PAUSED
     scheduler.settle()
     assert engine.now_paused == ["t0001"] and scheduler.controller.stopped == [trial]
+    assert scheduler.controller._reuse_actors is True
 
 
 def test_saving_has_a_bound(

@@ -25,6 +25,7 @@ CLUSTER_FILE, HEARTBEAT = "tuner/cluster/file.py", "tuner/ray_backend/heartbeat.
 CONTROLLER = "ray.tune.execution.tune_controller:TuneController"
 SILENCE = "a worker that was stopped, or whose machine froze, is waited for for an hour"
 NOTICES = "trials of a machine that is about to go are not saved before it goes"
+BACK = "a trial that was saved because its machine will go may be put back on that machine"
 MEMORY = "Ray keeps every ended trial, and the driver's memory grows with their number"
 # What session.py replaces while it runs, and why.
 LOOPBACK = "no search on one machine starts; it is replaced so that Ray listens on 127.0.0.1 only"
@@ -34,6 +35,7 @@ READY = (
 )
 PROCESSES = "no search on one machine starts; it is replaced so that Ray starts only what is needed"
 BUSY = "no search on one machine starts; it is replaced so that a busy machine has time to start it"
+STORE = "no search on one machine starts; its control store is looked for there, to be watched"
 
 
 class Use(NamedTuple):
@@ -49,6 +51,8 @@ PRIVATE = [
     Use("DEFAULT_ENV_VARS", "ray.tune.execution.class_cache", SESSION, READY),
     Use("ENV_VARS_TO_PROPAGATE", "ray.tune.execution.class_cache", SESSION, READY),
     Use("get_node", "ray._private.services", SESSION, BUSY),
+    Use("_reuse_actors", CONTROLLER, ADAPTERS, BACK),
+    Use("_global_node", "ray._private.worker", SESSION, STORE),
     Use("start_monitor", "ray._private.node:Node", SESSION, PROCESSES),
     Use("start_log_monitor", "ray._private.node:Node", SESSION, PROCESSES),
     Use("start_api_server", "ray._private.node:Node", SESSION, PROCESSES),

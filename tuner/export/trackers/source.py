@@ -93,7 +93,8 @@ class StoredRun(RunSource):
 
 
 def is_same(place: Path, content: bytes) -> bool:
-    return place.exists() and place.read_bytes() == content
+    size = place.stat().st_size if place.exists() else -1
+    return size == len(content) and read_regular(place, size) == content
 
 
 @contextmanager

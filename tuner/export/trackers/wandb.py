@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from model.common.files import atomic_folder, remove_folder
+from model.common.untrusted import read_regular
 from tuner.export.trackers.destination import Destination, needed
 from tuner.export.trackers.records import Record, Snapshot
 
@@ -73,7 +74,9 @@ class Wandb(Destination):
             return
         known = {folder_of(record) for record in (now.search, *now.trials.values())}
         for owner in (self.folder / "wandb").glob(f"*/{OWNER}"):
-            if owner.parent.name not in known and owner.read_text() == now.search.key:
+            if owner.parent.name in known:
+                continue
+            if read_regular(owner) == now.search.key.encode():
                 remove_folder(owner.parent)
 
     def _send(

@@ -219,7 +219,8 @@ def recommend(results: Sequence[MethodResult], against: str = BEST) -> tuple[Met
     taken = min(level, key=lambda r: (r.models, results.index(r)))
     best = next(r for r in results if r.name == against)
     lead = taken.held_out - best.held_out
-    if taken.models == best.models and lead.value <= lead.standard_error:
+    close = taken.models == best.models and lead.value <= lead.standard_error
+    if close and best in level:
         taken = best
     return taken, _sentence(taken, first, best)
 

@@ -390,3 +390,15 @@ def test_the_sentence_says_what_to_take_why_and_how_sure_that_is() -> None:
     taken, sentence = recommend([replace(soup, held_out=held_out([0.6551] * 20, 3)), best])
     assert taken is best  # a lead of less than a standard error may be luck
     assert "the uniform soup with 1 model, is not surely better (.000 [" in sentence
+
+
+def test_where_the_best_single_is_surely_behind_a_soup_that_may_lead_it_is_taken() -> None:
+    noise = np.tile(np.random.default_rng(1).normal(0, 0.01, 400), (20, 1))
+    shaky = held_out([0.692] * 20, 1)
+    shaky = replace(shaky, off=shaky.off + noise)
+    soup = replace(result("uniform soup", shaky), combinations=SOUP)
+    best, many = result(BEST, held_out([0.69] * 20)), result("mean", held_out([0.7] * 20, 2), 3)
+    assert (soup.held_out - best.held_out).value < (soup.held_out - best.held_out).standard_error
+    assert (many.held_out - best.held_out).low > 0 > (many.held_out - soup.held_out).low
+    taken, sentence = recommend([many, soup, best])
+    assert taken is soup and "with 3 models, is not surely better" in sentence

@@ -247,8 +247,8 @@ class Ladder:
     ) -> list[str]:
         """Configurations in the order in which finals are given to them, once all below is known.
 
-        `repeats` has scores of the same length with further seeds; the mean of all counts. Where
-        nothing beats the default by more than chance, the default is the first. `starts` are the
+        `repeats` has scores of the same length with further seeds; the mean of all counts, and one
+        lucky score of a configuration that was not run again does not go before it. Where nothing beats the default by more than chance, the default is the first. `starts` are the
         start points, of which the first is thought best: a score after a part of the training is
         weak evidence against it.
         """
@@ -265,7 +265,9 @@ class Ladder:
         }
         placed = {each.configuration: (each.beaten, each.follows) for each in found}
         # Stable: of equals the better of one seed comes first.
-        order = sorted(means, key=lambda name: (placed[name], -means[name]))
+        order = sorted(
+            means, key=lambda n: (placed[n], bool(repeats) and n not in repeats, -means[n])
+        )
         best, margin = means[order[0]], noise[order[0]]
         first = next((n for n in starts if n in means and best - means[n] <= STAYS * margin), None)
         if self.default in means and best - means[self.default] <= MARGIN * margin:

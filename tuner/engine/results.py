@@ -72,7 +72,12 @@ def _entries(state: RunState, trial: TrialState) -> Sequence[Event]:
     if trial.origin == DISTILLED:  # a teacher had a part in it
         return ()
     if state.promotion == "continue" and not trial.is_repeat:
-        return trial.evaluations
+        top, found = len(state.rungs) - 1, trial.evaluations
+        if trial.status != "open" or not trial.level == top > 0:
+            return found
+        # A final counts when it is done, so that on resume it is decided as it was before.
+        below, _ = state.rungs[top - 1]
+        return [e for n, e in enumerate(found) if not n or found[n - 1]["examples"] < below]
     return trial.evaluations[-1:] if trial.status == "finished" else ()
 
 

@@ -111,13 +111,14 @@ def stages_in(state: RunState) -> Stages | None:
     return Stages(tuple(Rung(*rung) for rung in state.rungs), state.promotion, race=state.race)
 
 
-FEW_TRIALS = 8  # where neither a budget nor a number of trials is given
+FEW_TRIALS = 8  # where their length is given, and neither a budget nor their number
 
 
 def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> Stages:
     """What a search does: `examples` of a trial and `budget` are the space's, if not the request's.
 
-    With a number of trials or their length, and no budget, those are what is done.
+    With a number of trials or their length, and no budget, those are what is done. With nothing at
+    all the finals are as long as the space's trainings, and their share of the budget says the rest.
     """
     race = request.confirm
     longest, trials = request.max_examples, request.num_samples
@@ -136,6 +137,9 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
         stages = in_full(trials, longest or examples, race or (0, 0))
         return within(replace(stages, distill=request.distill), request.budget_examples)
     budget = request.budget_examples or (None if longest or trials else budget)
+    if not (budget or longest or trials):
+        longest = examples
+        budget = round(((finals or 1) + request.distill) * examples / FINAL_SHARE)
     if budget is None:
         stages = for_trials(
             trials or FEW_TRIALS,
@@ -285,15 +289,20 @@ def for_budget(
     shortest = shortest or SHORTEST
     few = max(EXPLORED, count)  # at the longest rung before the finals
     rungs = 1
+
+    def raced(rungs: int) -> tuple[int, int]:
+        return race or ((few, 1) if race is None and rungs >= RACING_RUNGS else (0, 0))
+
+    def share_of(rungs: int) -> float:  # the race takes one as well
+        return left / (rungs + all(raced(rungs)))
+
     while (
         rungs < MOST_RUNGS
-        and _shortest(left, rungs + 1, few, reduction) >= shortest
+        and share_of(rungs + 1) / (few * reduction**rungs) >= shortest
         and (trials is None or trials > few * reduction ** (rungs - 1))  # or there is no contest
     ):
         rungs += 1
-    if race is None:
-        race = (few, 1) if rungs >= RACING_RUNGS else (0, 0)
-    share = left / (rungs + bool(race[0] and race[1]))
+    race, share = raced(rungs), share_of(rungs)
     places = [round(few * reduction ** (rungs - 1 - level)) for level in range(rungs)]
     places[0] = trials or (places[0] if rungs > 1 else max(few, min(ALONE, int(share / shortest))))
     lengths = [max(1, min(examples, int(share / count))) for count in places]
@@ -305,7 +314,3 @@ def for_budget(
     if promotion == "restart" or given:
         return stages
     return replace(stages, rungs=(*kept, Rung(examples + spare, count)))
-
-
-def _shortest(left: float, rungs: int, few: int, reduction: float) -> float:
-    return left / rungs / (few * reduction ** (rungs - 1))

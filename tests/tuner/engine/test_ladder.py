@@ -303,6 +303,15 @@ def test_a_final_goes_to_the_default_unless_it_is_beaten_by_more_than_chance() -
     assert contest(0.5, 0.501, 0.0).finalists({})[0] == "t0002"
 
 
+def test_a_lucky_score_that_was_not_tried_again_does_not_go_before_the_race() -> None:
+    ladder = ladder_of(LOW_DEFAULT)
+    promote_all(ladder)
+    for name, score in (("t0002", 0.8), ("t0004", 0.78), (DEFAULT, 0.5)):
+        ladder.result(name, 1, score, 0.0)
+    assert ladder.finalists({"t0002": [0.74]}) == ["t0002", "t0004", DEFAULT]
+    assert ladder.finalists({"t0002": [0.74], "t0004": [0.78]})[0] == "t0004"
+
+
 def test_with_several_objectives_who_leads_one_is_not_passed_over_for_its_mean() -> None:
     ladder = Ladder(Stages((Rung(100, 6), Rung(300, 3), Rung(900, 2))), 3.0)
     scored = {

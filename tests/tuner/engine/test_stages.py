@@ -69,8 +69,7 @@ def test_finals_of_a_given_length_are_as_many_as_the_budget_allows(
 def test_no_rung_is_too_short_to_say_something_where_there_are_several(budget: int) -> None:
     stages = for_budget(budget)
     if stages.top > 1:
-        paid_for_seeds = bool(stages.race[0])
-        assert stages.rungs[0].examples >= SHORTEST * (0.7 if paid_for_seeds else 1) - 1
+        assert stages.rungs[0].examples >= SHORTEST - 1
 
 
 @given(budgets, st.integers(1, 40))
@@ -166,6 +165,14 @@ def test_stages_are_told_in_words() -> None:
 def test_without_a_word_the_spaces_budget_is_divided() -> None:
     assert planned() == for_budget(9000)
     assert planned(budget_examples=60_000) == for_budget(60_000)
+
+
+def test_a_space_without_a_budget_has_finals_as_long_as_its_trainings() -> None:
+    for request, runs in (({}, 1), ({"finals": 2}, 2), ({"finals": 2, "distill": True}, 3)):
+        stages = stages_of(SearchRequest(**request), examples=30_000, budget=None)
+        assert stages.final.examples == 30_000 and stages.cost() <= (stages.budget or 0)
+        assert runs * 30_000 == pytest.approx(FINAL_SHARE * (stages.budget or 0), rel=1e-4)
+    assert stages.trials > stages.rungs[1].places > stages.final.places
 
 
 def test_a_number_of_trials_or_their_length_takes_the_place_of_the_spaces_budget() -> None:

@@ -44,6 +44,10 @@ class Made:
         return name
 
     def score(self, name: str, examples: int, **values: float) -> None:
+        self.evaluate(name, examples, **values)
+        self.add("finished", trial=name)
+
+    def evaluate(self, name: str, examples: int, **values: float) -> None:
         found = {task: values.get(task, 0.5) for task in TASKS}
         tasks = {
             task: {"value": value, "interval": [value - 0.02, value + 0.02]}
@@ -51,7 +55,6 @@ class Made:
         }
         mean = sum(each["value"] for each in tasks.values()) / 3
         self.add("evaluated", trial=name, examples=examples, score=mean, tasks=tasks)
-        self.add("finished", trial=name)
 
 
 def draw(seed: int, **given: Any) -> Settings:
@@ -199,6 +202,19 @@ def test_one_of_several_finals_is_for_what_the_model_expects_most_of() -> None:
     assert last is not None and last.configuration not in (None, first.configuration, own)
     again = Promotion(made.state, several, 3.0, POINTS)  # the same from the ledger
     assert again.next() == last and again.ladder.is_complete(0) and again.ladder.is_complete(1)
+
+
+def test_a_final_that_goes_on_counts_when_it_is_done() -> None:
+    """Or a search that is resumed meanwhile would decide anew who gets the next one."""
+    made = Made()
+    made.state.promotion = "continue"
+    name = made.create(draw(1), level=2)
+    for examples in (208, 608, 1800):
+        made.evaluate(name, examples)
+    shares = lambda: [each.share for _, each in observations(made.state, POINTS, 5400)]  # noqa: E731
+    assert shares() == [208 / 5400, 608 / 5400]
+    made.add("finished", trial=name)
+    assert shares() == [208 / 5400, 608 / 5400, 1800 / 5400]
 
 
 def test_beyond_what_a_model_takes_in_the_default_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,10 @@ from optuna.trial import TrialState
 from pyarrow import parquet
 
 from model.common.errors import InputError
+from model.common.files import sha256_of
+from model.config.parse import parse_settings
+from model.tasks.task_set import load_task_set
+from model.train import train
 from model.training.checkpoint import checkpoints_in
 from tests.model.cs224n_files import write_cs224n
 from tests.tuner.search_runs import (
@@ -231,6 +235,23 @@ def test_of_nine_configurations_one_gets_to_the_end(
     states = {t.state for t in open_study(result.folder).trials}
     assert states <= {TrialState.COMPLETE, TrialState.PRUNED}
     assert not list(result.folder.rglob("state"))
+
+
+@pytest.mark.slow
+def test_a_trial_that_was_frozen_five_times_is_the_one_that_never_was(
+    without_ray: None, storage: Path, tmp_path: Path
+) -> None:
+    rungs = {"num_samples": 6, "reduction_factor": 1.5, "grace_examples": 60}
+    result = run_search(**settings(storage_path=storage, promotion="continue", **rungs))
+    own = result.folder / "trials" / result.best.id
+    told = [e["event"] for e in events(result.folder) if e.get("trial") == result.best.id]
+    assert told.count("frozen") == 5
+    given = yaml.safe_load((own / "config.yaml").read_text(encoding="utf-8"))
+    tasks = load_task_set("sample")
+    for _ in train(parse_settings(given["settings"], tasks), tasks, out=tmp_path / "whole"):
+        pass
+    last = f"checkpoints/step-{result.best.evaluations[-1]['step']:08}/model/model.safetensors"
+    assert sha256_of(own / last) == sha256_of(tmp_path / "whole" / last)
 
 
 # --- going on -----------------------------------------------------------------------------------

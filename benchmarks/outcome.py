@@ -2,6 +2,7 @@
 
     python benchmarks/outcome.py --tasks sample --budget 9000 --seeds 0 1 2
     python benchmarks/outcome.py --tasks cs224n --data DIR --budget 36000 --arms default ours
+    python benchmarks/outcome.py --arms ours --ours-without promotion
     python benchmarks/outcome.py --report
 
 Every arm may train on the same number of examples and chooses by the same dev rows. What it hands
@@ -35,6 +36,7 @@ from sides.arms import ARMS, GENEROUS
 from sides.cell import Cell, Handed
 from sides.held_out import HELD_OUT, get_material, score_model
 from sides.measure import THREADS
+from sides.our_search import PARTS
 from sides.outcome_table import CONDITIONS, Row, add_rows, read_rows, table
 
 HERE = Path(__file__).parent
@@ -68,6 +70,7 @@ def run_cells(arguments: argparse.Namespace, work: Path) -> int:
             work=place,
             search_flags=shlex.split(arguments.ours_flags) if arm == "ours" else (),
             search_name=arguments.ours_name,
+            without=arguments.ours_without or "",
         )
         try:
             rows = [key | row for row in run_cell(arm, cell)]
@@ -141,6 +144,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--dev-rows", type=int, default=400, help="of each task, to choose by")
     parser.add_argument("--ours-flags", default="", help="more flags for the search")
     parser.add_argument("--ours-name", default="ours", help="its name in the table, if it has more")
+    parser.add_argument("--ours-without", choices=PARTS, help="a part that our search leaves out")
     parser.add_argument("--work", type=Path, help="scratch folder (default: a temporary one)")
     parser.add_argument("--out", type=Path, help=f"its rows (default: benchmarks/{OUT})")
     parser.add_argument("--report", action="store_true", help="print the table of what is there")
@@ -154,6 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.quick:
         vars(arguments).update(QUICK, seeds=arguments.seeds[:1])
     arguments.budget = arguments.budget or BUDGETS[arguments.tasks]
+    if arguments.ours_without:
+        arguments.ours_name = f"ours-without-{arguments.ours_without}"
     scratch = tempfile.TemporaryDirectory if arguments.work is None else nullcontext
     failed = 0
     with scratch(arguments.work) as name:

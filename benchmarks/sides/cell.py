@@ -27,6 +27,7 @@ class Cell:
     work: Path  # empty, and gone when the model is scored
     search_flags: Sequence[str] = ()
     search_name: str = "ours"
+    without: str = ""  # a part that our search does without
     cache: ProcessCache = field(default_factory=ProcessCache)
 
     @property

@@ -14,11 +14,21 @@ from .cell import Cell, Handed
 from .program import run_program
 from .soup_methods import score_methods, write_methods
 
+# What `--ours-without` leaves out: a search's flags, and what its driver does first.
+PARTS: dict[str, tuple[tuple[str, ...], str]] = {
+    "finals": (("--no-early-stopping",), ""),
+    "promotion": (("--grace-examples", "{twenty_fourth}"), ""),  # six at one rung, and a final
+    "race": (("--confirm", "0x0"), ""),
+    "model": (("--sampler", "tpe"), ""),  # of the results: neither proposals nor finals by it
+    "fallback": ((), "from tuner.engine import ladder; ladder.MARGIN = ladder.STAYS = -1.0"),
+}
+SEARCH = "import sys; from tuner.search.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
 
 def ours(cell: Cell) -> dict[str, Handed]:
     """Its best single model, what its soup recommends, and every method of the soup."""
     folder, began = cell.work / "run", time.monotonic()
-    run_program([sys.executable, "-m", "tuner.search", *flags(cell, folder), *cell.search_flags])
+    run_program(program(cell, folder))
     state = open_run(folder).state
     single, soup = best_model(folder, state), read_soup(folder)
     recommended = None if soup is None else soup.method(soup.recommended)
@@ -43,8 +53,15 @@ def ours(cell: Cell) -> dict[str, Handed]:
     }
 
 
-def flags(cell: Cell, folder: Path) -> list[str]:
+def program(cell: Cell, folder: Path) -> list[str]:
     """The search that spends the budget."""
+    more, first = PARTS[cell.without] if cell.without else ((), "")
+    start = ["-c", f"{first}\n{SEARCH}"] if first else ["-m", "tuner.search"]
+    left_out = [flag.format(twenty_fourth=cell.budget // 24) for flag in more]
+    return [sys.executable, *start, *flags(cell, folder), *left_out, *cell.search_flags]
+
+
+def flags(cell: Cell, folder: Path) -> list[str]:
     data = cell.material.data
     given = {
         "--space": "default",

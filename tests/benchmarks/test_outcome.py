@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchmarks.sides import held_out
 from benchmarks.sides.arms import ARMS, best_of, preset
 from benchmarks.sides.cell import Cell
 from benchmarks.sides.held_out import choose, cut, get_material, key_of, score_model, usable
+from benchmarks.sides.our_search import PARTS, program
 from benchmarks.sides.outcome_table import (
     Row,
     add_rows,
@@ -39,6 +41,17 @@ def row(arm: str, seed: int, score: float, **others: Any) -> Row:
     found = {"held_out": score, "held_out.mood": score / 2, "dev": score + 0.1}
     took = {"examples": 100, "evaluated": 30, "seconds": 2.0}
     return {**key, "arm": arm, "seed": seed, **found, **took, **others}
+
+
+@pytest.mark.parametrize("without", PARTS)
+def test_a_search_can_do_without_each_of_its_parts(without: str, tmp_path: Path) -> None:
+    material = held_out.Material(load_task_set("sample"), None, {}, {})
+    cell = Cell(material, 36_000, 0, "tiny", 400, 8, tmp_path, without=without)
+    plain = program(replace(cell, without=""), tmp_path)
+    command = program(cell, tmp_path)
+    assert command != plain and not set(plain) - {"-m", "tuner.search"} - set(command)
+    help_ = subprocess.run([*command, "--help"], capture_output=True, text=True, cwd=ROOT)
+    assert help_.returncode == 0 and not help_.stderr
 
 
 # --- the table --------------------------------------------------------------------------------

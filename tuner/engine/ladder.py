@@ -248,9 +248,10 @@ class Ladder:
         """Configurations in the order in which finals are given to them, once all below is known.
 
         `repeats` has scores of the same length with further seeds; the mean of all counts, and one
-        lucky score of a configuration that was not run again does not go before it. Where nothing beats the default by more than chance, the default is the first. `starts` are the
-        start points, of which the first is thought best: a score after a part of the training is
-        weak evidence against it.
+        lucky score of a configuration that was not run again does not go before it. Where nothing
+        beats the default by more than chance, the default is the first. `starts` are the start
+        points, of which the first is thought best: a score after a part of the training is weak
+        evidence against it.
         """
         found = self._last()
         if not found:

@@ -118,7 +118,7 @@ def stages_of(request: SearchRequest, *, examples: int, budget: int | None) -> S
     """What a search does: `examples` of a trial and `budget` are the space's, if not the request's.
 
     With a number of trials or their length, and no budget, those are what is done. With nothing at
-    all the finals are as long as the space's trainings, and their share of the budget says the rest.
+    all the finals are as long as the space's trainings, and that is their share of the budget.
     """
     race = request.confirm
     longest, trials = request.max_examples, request.num_samples

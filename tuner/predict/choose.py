@@ -10,9 +10,8 @@ from model.cli.invocation import command
 from model.cli.text import shown_path
 from model.common.errors import InputError, suggest
 from model.evaluation.model_folder import SPEC
-from tuner.runs.folder import LEDGER, MODEL, model_folder, refuse_strange
-from tuner.runs.ledger import read_state
-from tuner.runs.open import best_model, has_begun
+from tuner.runs.folder import MODEL, model_folder
+from tuner.runs.open import best_model, has_begun, open_run
 from tuner.runs.state import DEFAULT, RunState, TrialState
 from tuner.scoring.summarise import default_of
 from tuner.soup.ensemble_file import ENSEMBLE
@@ -31,7 +30,7 @@ class Chosen:
 def choose(path: Path, name: str | None = None) -> Chosen:
     """Of a run what it recommends, or what is named; any other folder stands for itself."""
     if has_begun(path):
-        run = RunModels(path, read_state(path / LEDGER, quiet))
+        run = RunModels(path, open_run(path).state)
         return run.recommended() if name is None else run.named(name)
     faults = []
     if not path.is_dir():
@@ -54,7 +53,6 @@ class RunModels:
     """The models that a run has, by their names."""
 
     def __init__(self, run: Path, state: RunState) -> None:
-        refuse_strange(run)
         self.run = run
         self.state = state
         self.soup: SoupRecord | None = read_soup(run)
@@ -131,7 +129,3 @@ class RunModels:
 
     def _make_soup(self, *flags: str) -> str:
         return f"make it with {command('soup', shown_path(self.run), *flags)}"
-
-
-def quiet(line: str) -> None:
-    """Whoever searches or makes a soup hears of what is wrong with the ledger."""

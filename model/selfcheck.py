@@ -27,7 +27,13 @@ EXAMPLES = {
     "the second GPU": "--device cuda:1",
     "an encoder of yours": "--encoder bert-base-uncased",
 }
-SETTINGS: dict[str, Any] = {"budget.epochs": 50, "budget.eval_rows": 200, "batch.sizes": 16}
+# Compiled is one run only, in a check of its own: each of the others would wait for a compiler.
+SETTINGS: dict[str, Any] = {
+    "budget.epochs": 50,
+    "budget.eval_rows": 200,
+    "batch.sizes": 16,
+    "compile": False,
+}
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "SMART": {"smart.weight": 1},
@@ -90,6 +96,7 @@ def checks(
             f"speed, {way}": lambda way=way: speed(way, device, start, seconds)  # type: ignore[misc]
             for way in WAYS
         },
+        "compiled": lambda: compiled(device, start, seconds),
         "evaluation": lambda: evaluation(start),
     }
 
@@ -236,10 +243,29 @@ def operations(start: Start) -> Iterator[Row]:
 
 
 def speed(way: str, device: torch.device, start: Start, seconds: float) -> Iterator[Row]:
-    import torch
-
     run = start(WAYS[way])
     advance(run, 2)
+    yield f"training, {way}", rate(run, device, seconds)
+
+
+def compiled(device: torch.device, start: Start, seconds: float) -> Iterator[Row]:
+    """What `compile: auto` brings, and what its first steps cost."""
+    from model.modules.compiled import wants_compile
+
+    if not wants_compile("auto", device, "none"):
+        yield "compile: auto", "no"
+        return
+    began = time.perf_counter()
+    run = start({"compile": True})
+    advance(run, 2)
+    run.read()
+    yield "compile: auto", f"yes, {time.perf_counter() - began:.1f} s until the second step is done"
+    yield "training, compiled", rate(run, device, seconds)
+
+
+def rate(run: TrainingRun, device: torch.device, seconds: float) -> str:
+    import torch
+
     run.read()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -247,11 +273,11 @@ def speed(way: str, device: torch.device, start: Start, seconds: float) -> Itera
     while time.perf_counter() - began < seconds:
         advance(run, 1)
     run.read()
-    rate = (run.progress.examples - before) / (time.perf_counter() - began)
-    said = f"{rate:.0f} examples a second"
+    speed = (run.progress.examples - before) / (time.perf_counter() - began)
+    said = f"{speed:.0f} examples a second"
     if device.type == "cuda":
         said += f", {torch.cuda.max_memory_allocated(device) / 2**30:.2f} GiB at most"
-    yield f"training, {way}", said
+    return said
 
 
 def evaluation(start: Start) -> Iterator[Row]:

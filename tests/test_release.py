@@ -45,7 +45,7 @@ def test_the_wheel_s_metadata_is_valid_and_complete(wheel: Path) -> None:
     assert str(found.version) == model.__version__
     assert found.description_content_type == "text/markdown" and found.license_expression
     assert found.classifiers and "Typing :: Typed" in found.classifiers
-    assert {"model/py.typed", "tuner/py.typed"} <= set(files.namelist())
+    assert {f"{name}/py.typed" for name in ("model", "tuner", "stockpot")} <= set(files.namelist())
 
 
 def test_the_source_archive_makes_the_same_wheel(

@@ -32,6 +32,9 @@ def can_compile() -> bool:
 
 
 def compile_layers(encoder: nn.Module, backend: Any = "inductor") -> None:
+    # What the compiler knows is of the code, which all models of a process share, and it gives up
+    # after eight variants. A worker has trial after trial, with a rate of dropout each.
+    torch._dynamo.reset()
     for layer in layers_of(encoder):
         layer.compile(dynamic=True, backend=backend)
 

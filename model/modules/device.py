@@ -18,8 +18,14 @@ AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # the devices that know it
 
 
 def find_device(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Where a model is to run, ready for it: whoever trains, scores or predicts asks here."""
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(auto) if name is None else _named(name)
+    use_tensor_cores(device)
+    return device
+
+
+def _named(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)

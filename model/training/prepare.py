@@ -19,7 +19,7 @@ from model.data.batches import Assembler, TaskStream
 from model.evaluation.evaluate import Rows
 from model.evaluation.model_folder import read_model
 from model.modules.compiled import compile_layers, wants_compile
-from model.modules.device import find_device, precision_on, use_tensor_cores
+from model.modules.device import find_device, precision_on
 from model.modules.embeddings import embedding_module
 from model.modules.encoder import (
     MINILM,
@@ -100,7 +100,6 @@ def prepare(
     faults += missing_packages("encoder.adapter", (config.encoder.adapter,))
     if faults:
         raise InputError("settings", faults)
-    use_tensor_cores(place)
     name = config.encoder.name
     tokenizer = cache.keep("tokenizer", name, lambda: load_tokenizer(name))
     encoder = load_encoder(

@@ -16,7 +16,7 @@ from model.common.errors import InputError
 from model.common.files import to_yaml, write_atomic
 from model.common.rng import rng_seed, seed_rng
 from model.common.run_files import CONFIG, METRICS
-from model.data.batches import Batch, TaskStream
+from model.data.batches import Batch
 from model.data.prefetch import Prefetch, with_next
 from model.evaluation.evaluate import evaluate, outputs_of
 from model.evaluation.model_folder import ModelTensors, read_model, save_model
@@ -86,7 +86,9 @@ class TrainingRun:
         self.unread: list[UnreadStep] = []
         self.look = Heartbeat(LOOK)
         self.writer = Writer(saves_in_background(prepared.device))
-        self.batches = Prefetch(self._batches_of, background=prepared.device.type == "cuda")
+        background = prepared.device.type == "cuda"
+        self.batches = Prefetch(self._batches_of, background=background)
+        self.sentences = Prefetch(self._sentences_of, background=background)
         self.untold: Record | None = None  # of an evaluation that is not safe yet
         self.reader = Reader(float16=prepared.precision == torch.float16)
 
@@ -137,6 +139,7 @@ class TrainingRun:
     def close(self) -> None:
         """However the run ends, nothing of it is left at work."""
         self.batches.close()
+        self.sentences.close()
         self.writer.close()
 
     # --- the folder -------------------------------------------------------------------------
@@ -272,7 +275,7 @@ class TrainingRun:
         pooling = None if simcse.pooling == "auto" else simcse.pooling
         self.model.train()
         with other_dropouts(self.model.encoder, simcse.dropout, simcse.attention_dropout):
-            yield from self._simcse(stream, pooling, stop, watch, heartbeat)
+            yield from self._simcse(pooling, stop, watch, heartbeat)
         if self.progress.step < self._simcse_steps():  # it was asked to stop
             return
         self.read()
@@ -285,7 +288,6 @@ class TrainingRun:
 
     def _simcse(
         self,
-        stream: TaskStream,
         pooling: str | None,
         stop: Stop,
         watch: Watch,
@@ -293,14 +295,14 @@ class TrainingRun:
     ) -> Iterator[Record]:
         simcse, steps = self.config.pretrain.simcse, self._simcse_steps()
         every = self.config.budget.eval_every or 1
-        for number in range(self.progress.step, steps):
+        for number, following in with_next(range(self.progress.step, steps)):
             if stop():
                 self.save()
                 return
             if heartbeat.due():
                 yield self._heartbeat_record()
             seed_rng(rng_seed(self.config.seed, SIMCSE_SEED, number), self.prepared.device)
-            batch = place(stream.batch(number), self.prepared.device)
+            batch = self.sentences.get(number, following)
             share, optim = (number + 1) / (steps + 1), self.config.optim
             scale = progress_scale(optim.decay, share, optim.warmup, optim.cooldown)
 
@@ -315,6 +317,10 @@ class TrainingRun:
             watch(self.progress, steps)
             if (number + 1) * simcse.batch_size // every > number * simcse.batch_size // every:
                 self.save()
+
+    def _sentences_of(self, number: int) -> Batch:
+        assert self.prepared.simcse is not None  # or nobody asks
+        return place(self.prepared.simcse.batch(number), self.prepared.device)
 
     def read(self) -> None:
         """What the steps since the last look have found; the only place that waits for the device.

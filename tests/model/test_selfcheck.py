@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -21,7 +22,21 @@ def test_the_table_says_what_the_device_does(capsys: pytest.CaptureFixture[str])
     for way in selfcheck.WAYS:
         assert found[f"a step, {way}"].endswith("operations, 0 reads by the host")
         assert "examples a second" in found[f"training, {way}"]
+    assert found["compile: auto"] == "no"
     assert "rows a second" in found["evaluation"]
+
+
+def test_one_run_alone_is_compiled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    layers = "model.training.prepare.compile_layers"
+    monkeypatch.setattr(layers, lambda encoder: asked.append(encoder))
+    monkeypatch.setattr("model.modules.compiled.wants_compile", lambda *_: True)
+    assert selfcheck.main(QUICK) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\| compile: auto \| yes, \d+\.\d s until the second step is done \|", out)
+    assert "| training, compiled | " in out and len(asked) == 1
 
 
 def test_a_check_that_fails_is_a_finding_and_the_others_go_on(

@@ -29,8 +29,10 @@ from tuner.runs.state import (
     ANSWERS,
     CONFIRM,
     DEFAULT,
+    DEVICE_MEMORY,
     DISTILLED,
     EXPECTED,
+    MEMORY,
     PROMOTED,
     START,
     RunState,
@@ -44,8 +46,7 @@ from tuner.space.space import Space
 SAMPLED = "sampler"
 # Why a search stops before all is done.
 INTERRUPTED, TIME, FAILURES, LEDGER = "interrupted", "time", "failures", "ledger"
-MEMORY = "memory"  # a failure's kind
-STORAGE = "storage"  # a failure's kind as well: it is not the trial's own, and ends no trial
+STORAGE = "storage"  # a failure's kind: it is not the trial's own, and ends no trial
 
 
 @dataclass(frozen=True)
@@ -413,12 +414,14 @@ class Engine:
             self.live.pop(name, None)
             self.storage_lost(failure["reason"])
             return
-        if failure["kind"] == MEMORY and self.limits.shared_gpu and name not in self.own_gpu:
-            # Not in the ledger: that the point does not fit would be news for the sampler.
-            self.own_gpu.add(name)
-            self.live.pop(name, None)
-            self.warn(f"{name}: out of memory beside others; once more with a GPU to itself")
-            return
+        if failure["kind"] == DEVICE_MEMORY:
+            if self.limits.shared_gpu and name not in self.own_gpu:
+                # Not in the ledger: that the point does not fit would be news for the sampler.
+                self.own_gpu.add(name)
+                self.live.pop(name, None)
+                self.warn(f"{name}: out of memory beside others; once more with a GPU to itself")
+                return
+            failure = {**failure, "kind": MEMORY}
         if self._write("failed", trial=name, **{"traceback": "", **failure}) is None:
             return
         self._closed(self.state.trials[name], f"failed ({failure['kind']}): {failure['reason']}")

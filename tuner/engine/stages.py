@@ -49,6 +49,12 @@ class Stages:
         return self.rungs[0].places
 
     @property
+    def at_once(self) -> int:
+        """Trainings that may run side by side, given the room: of one point, its further seeds."""
+        best, seeds = self.race
+        return max(self.trials, min(best, self.trials) * seeds)
+
+    @property
     def final(self) -> Rung:
         return self.rungs[-1]
 

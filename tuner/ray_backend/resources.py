@@ -122,3 +122,13 @@ def part_of(total: float, slots: int) -> float:
     """Whole CPUs for each, or a part of one where there are more trials than CPUs."""
     share = total / slots
     return float(math.floor(share)) if share >= 1 else math.floor(share * 1e4) / 1e4
+
+
+def limit_memory() -> None:
+    """Who shares a GPU keeps to its part, or a neighbour would be out of memory for it."""
+    import ray
+    import torch
+
+    share = ray.get_runtime_context().get_assigned_resources().get("GPU", 0.0)
+    if 0 < share < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(share)

@@ -25,10 +25,11 @@ from model.common.run_files import METRICS
 from model.common.untrusted import parse_json, read_regular
 from tuner.engine.job import Job
 from tuner.ray_backend.heartbeat import start_heartbeat
+from tuner.ray_backend.resources import limit_memory
 from tuner.ray_backend.staging import StagedInput, localize
 from tuner.runs.folder import LEDGER, LOCK
 from tuner.runs.lock import Deposed, Holder, check_holder
-from tuner.runs.state import INFRASTRUCTURE
+from tuner.runs.state import DEVICE_MEMORY, INFRASTRUCTURE, MEMORY
 from tuner.runs.storage.storage import Storage, StorageLost
 
 RECORD = (
@@ -107,7 +108,7 @@ class SearchTrial(tune.Trainable):
             if record is not None:
                 return {RECORD: json.dumps(record), NOTES: self._told()}
             found = {"finished": True}
-        if found.get("kind") == "memory":
+        if found.get("kind") in (MEMORY, DEVICE_MEMORY):
             self._give_back_memory()
         return {"done": True, OUTCOME: json.dumps(found), NOTES: self._told()}
 
@@ -149,7 +150,7 @@ class SearchTrial(tune.Trainable):
         import ray
         import torch
 
-        limit_memory(ray.get_runtime_context().get_assigned_resources().get("GPU", 0.0))
+        limit_memory()
         if ray.get_gpu_ids() and not torch.cuda.is_available():
             fault = f"torch sees no GPU on {socket.gethostname()}, so it trains on the CPU"
             self.notes.append(f"{fault}; look at nvidia-smi and torch.version.cuda there")
@@ -225,14 +226,6 @@ class SearchTrial(tune.Trainable):
         return filled
 
 
-def limit_memory(share: float) -> None:
-    """A trial that shares a GPU keeps to its part, or a neighbour would be out of memory for it."""
-    import torch
-
-    if 0 < share < 1 and torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(share)
-
-
 def with_unheard(
     records: Iterator[dict[str, Any]], out: Path, known: int
 ) -> Iterator[dict[str, Any]]:
@@ -280,8 +273,10 @@ def failure(error: Exception) -> dict[str, Any]:
     kind = "disk" if is_out_of_space(error) else "code"
     if isinstance(error, TrainingDiverged):
         kind = "diverged"
+    elif is_out_of_device_memory(error):
+        kind = DEVICE_MEMORY
     elif is_out_of_memory(error):
-        kind = "memory"
+        kind = MEMORY
     elif isinstance(error, StorageLost | Deposed):
         kind = "storage"
     elif kind == "code" and is_of_the_machine(error):
@@ -331,13 +326,15 @@ def causes_of(error: BaseException) -> list[BaseException]:
     return found
 
 
+def is_out_of_device_memory(error: Exception) -> bool:
+    """As every device's allocator says it, and that of the host does not."""
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+
+
 def is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError):
         return True
-    words = str(error).lower()
-    return isinstance(error, RuntimeError) and (
-        "out of memory" in words or "can't allocate memory" in words
-    )
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error).lower()
 
 
 def is_out_of_space(error: Exception) -> bool:

@@ -16,7 +16,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from model.training.inputs import Warn
-from tuner.ray_backend.resources import Resources
+from tuner.ray_backend.resources import Resources, limit_memory
 
 ATTEMPTS = 4  # of one question: who loses so many workers has another problem
 GOODBYE = 10.0  # seconds for a worker to tidy up
@@ -41,6 +41,7 @@ class Worker:
         import torch
 
         torch.set_num_threads(threads)
+        limit_memory()
         self.made = make()
 
     def ready(self) -> None:

@@ -75,7 +75,7 @@ def begin(plan: SearchPlan, console: SearchConsole, stop_signals: Signals) -> Se
             concurrent=options.max_concurrent_trials,
             cpus=options.cpus_per_trial,
             gpus=options.gpus_per_trial,
-            trials=plan.stages.trials,
+            trials=plan.stages.at_once,
             nodes=ray.nodes,
             elastic=options.address is not None,
         )

@@ -38,7 +38,7 @@ def dry_run(request: SearchRequest, options: ExecutionOptions) -> str:
             concurrent=options.max_concurrent_trials,
             cpus=options.cpus_per_trial,
             gpus=options.gpus_per_trial,
-            trials=plan.stages.trials,
+            trials=plan.stages.at_once,
         ).slots
     need = plan.disk_need(estimate_size(space), slots)
     check_disk(replace(need, running=0) if plan.storage else need, plan.folder)

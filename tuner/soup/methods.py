@@ -157,15 +157,19 @@ def greedy_ensemble(scorer: DevScorer) -> TaskCombinations:
 
 
 def greedy_weighted(rule: str) -> Callable[[DevScorer], TaskCombinations]:
-    """As the greedy ensemble, the better counting more."""
+    """As the greedy ensemble, the better counting more.
+
+    Whoever helps the mean is in, also where they vote then: of two members with unequal weights
+    the heavier one has all votes, so by votes no second one ever helps.
+    """
 
     def choose(scorer: DevScorer) -> TaskCombinations:
         combinations = {}
         for name in scorer.tasks.names:
             order = scorer.order(scorer.evaluator.able(name), name)
-            made = _with_prior(rule, order)
-            steps = greedy(order, lambda some: scorer.task(name, made(some)))  # noqa: B023
-            combinations[name] = made(chosen_by(steps))
+            mean = _with_prior(MEAN, order)
+            steps = greedy(order, lambda some: scorer.task(name, mean(some)))  # noqa: B023
+            combinations[name] = _with_prior(rule, order)(chosen_by(steps))
         return combinations
 
     return choose
@@ -240,7 +244,7 @@ METHODS: dict[str, Method] = {
         PREDICTIONS, "the same, the better counting more", greedy_weighted(MEAN)
     ),
     "prior vote": Method(
-        PREDICTIONS, "greedy vote for each task, the better counting more", greedy_weighted(VOTE)
+        PREDICTIONS, "the same members and weights, and their vote", greedy_weighted(VOTE)
     ),
     "picked ensemble": Method(
         PREDICTIONS, "mean for each task, selected with replacement", ensemble_selection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.evaluation.predictions import Predictions
 from model.evaluation.scores import Array, measure, overall_of
@@ -64,13 +64,16 @@ def _score(
 def _chosen(
     how: Ensemble, order: Sequence[Predictions], task: Task, labels: Array
 ) -> tuple[int, ...]:
-    """Places in the order: the first so many, or those that help."""
+    """Places in the order: the first so many, or those that help the mean.
+
+    By votes none would: of two members with unequal weights the heavier one has all.
+    """
     if not how.greedy:
         return tuple(range(min(how.models, len(order))))
     chosen: tuple[int, ...] = ()
     best = float("-inf")
     for place in range(len(order)):
-        values = _blend(how, order, (*chosen, place)).values
+        values = _blend(replace(how, rule="mean"), order, (*chosen, place)).values
         score = measure(task.metric, labels, values, task.classes)
         if score > best:
             chosen, best = (*chosen, place), score

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from transformers import BertConfig, BertModel
 
 from model.config.parse import parse_settings
 from model.config.settings import SmartSettings
@@ -57,6 +58,21 @@ def test_smart_takes_hold_before_compiled_layers(batch_of: Any) -> None:
     expected = stepper(plain, smart=smart).take(0, rounds, 1.0)
     found = stepper(compiled, smart=smart).take(0, rounds, 1.0)
     assert found.smart == pytest.approx(expected.smart, rel=1e-3)
+
+
+def test_a_model_is_compiled_however_many_were_before_it() -> None:
+    """Each rate of torch's own dropout, as on a GPU, is another variant to the compiler."""
+    counter, compiled = CompileCounterWithBackend("eager"), []
+    sizes = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8}
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for rate in (0.1, 0.2):
+            rates = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}
+            config = BertConfig(num_hidden_layers=1, num_attention_heads=2, **sizes, **rates)
+            model, before = BertModel(config).train(), counter.frame_count
+            compile_layers(model, counter)
+            model(torch.ones(2, 5, dtype=torch.long))
+            compiled.append(counter.frame_count - before)
+    assert compiled[1] == compiled[0] > 0
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from model.modules.device import (
     one_thread,
     place,
     precision_on,
-    use_tensor_cores,
 )
 
 CUDA = torch.device("cuda", 0)
@@ -67,10 +66,10 @@ def test_half_precision_cannot_be_trained_on_a_cpu_and_can_be_evaluated(half: st
 def test_tf32_is_for_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
-    use_tensor_cores(torch.device("cpu"))
+    find_device("cpu")
     assert asked == []
-    use_tensor_cores(CUDA)
-    assert asked == ["high"]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert find_device(None).type == "cuda" and asked == ["high"]
 
 
 def test_float32_is_not_cast_at_all() -> None:

@@ -13,6 +13,7 @@ import torch
 
 from model.common.files import sha256_of
 from model.config.parse import parse_settings
+from model.data.batches import TaskStream
 from model.data.prefetch import Prefetch
 from model.tasks.task_set import TaskSet
 from model.train import train
@@ -45,6 +46,26 @@ def run(tasks: TaskSet, out: Path, **options: Any) -> Iterator[dict[str, Any]]:
 
 def ahead(plain: Any, make: Any, background: bool) -> Any:
     return plain(make, background=True)
+
+
+def test_simcse_too_has_its_batches_made_ahead_and_is_the_same_run(
+    tasks: TaskSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETTINGS, "pretrain.simcse.epochs", 0.05)
+    monkeypatch.setitem(SETTINGS, "pretrain.simcse.batch_size", 16)
+    known = list(run(tasks, tmp_path / "at once"))
+    made: list[str] = []
+    batch = TaskStream.batch
+
+    def noted(stream: TaskStream, number: int) -> Any:
+        made.append(threading.current_thread().name)
+        return batch(stream, number)
+
+    monkeypatch.setattr(TaskStream, "batch", noted)
+    monkeypatch.setattr("model.training.run.Prefetch", partial(ahead, Prefetch))
+    found = list(run(tasks, tmp_path / "ahead"))
+    assert [r["score"] for r in found] == [r["score"] for r in known]
+    assert made and all(name.startswith("prefetch") for name in made)
 
 
 def test_it_is_for_cuda() -> None:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from optuna.trial import TrialState as S
 from ray.exceptions import ActorDiedError, RayActorError
 from ray.tune.experiment import Trial
@@ -49,7 +50,7 @@ from tuner.ray_backend.trainable import (
 )
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.retention import CheckpointStore
-from tuner.runs.state import RunState, TrialState
+from tuner.runs.state import DEVICE_MEMORY, RunState, TrialState
 from tuner.runs.storage.storage import StorageLost
 from tuner.search.__main__ import first_failure
 from tuner.search.plan import stages_of_run
@@ -276,7 +277,7 @@ def test_a_lost_machine_costs_attempts_and_in_the_end_the_trial(
 def test_memory_on_a_shared_gpu_is_tried_once_more_without_neighbours(
     engine_of: Callable[..., Engine],
 ) -> None:
-    full = {"kind": "memory", "reason": "CUDA out of memory"}
+    full = {"kind": DEVICE_MEMORY, "reason": "CUDA out of memory"}
     engine = engine_of(slots=1, shared_gpu=True)
     job = engine.next_job()
     assert job is not None and not job.own_gpu
@@ -292,6 +293,10 @@ def test_memory_on_a_shared_gpu_is_tried_once_more_without_neighbours(
     name = begin_trial(alone)
     alone.failed(name, full)
     assert alone.state.trials[name].kind == "memory"
+    host = engine_of(slots=1, shared_gpu=True)  # whose memory another GPU would not help
+    name = begin_trial(host)
+    host.failed(name, {"kind": "memory", "reason": "can't allocate memory"})
+    assert host.state.trials[name].kind == "memory" and name not in host.own_gpu
 
 
 def test_low_rank_updates_that_rest_on_their_way_are_not_averaged(
@@ -1040,7 +1045,8 @@ def test_a_job_survives_its_journey() -> None:
         (InputError("data", ["gone"]), "code"),
         (TrainingDiverged("step 3: the loss is nan"), "diverged"),
         (MemoryError(), "memory"),
-        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "memory"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), DEVICE_MEMORY),
+        (torch.OutOfMemoryError("CUDA out of memory."), DEVICE_MEMORY),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory"),
         (RuntimeError("shapes differ"), "code"),
         (StorageLost("cannot write x in s3://b/runs"), "storage"),

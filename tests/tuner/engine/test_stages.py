@@ -159,6 +159,13 @@ def test_stages_are_told_in_words() -> None:
     assert in_full(6, 2400).text() == "6 configurations of 2,400 examples"
 
 
+def test_further_seeds_run_side_by_side_where_points_are_few() -> None:
+    assert in_full(1, 2400, (1, 5)).at_once == 5
+    assert in_full(3, 2400, (3, 2)).at_once == 6
+    assert in_full(8, 2400, (2, 2)).at_once == in_full(8, 2400).at_once == 8
+    assert in_full(1, 2400, (3, 2)).at_once == 2  # of the best three there is one
+
+
 # --- what was asked for -------------------------------------------------------------------------
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from model.common.errors import InputError
-from tuner.ray_backend.resources import MOST_ON_CPUS, Resources, share_out
-from tuner.ray_backend.trainable import limit_memory
+from tuner.ray_backend.resources import MOST_ON_CPUS, Resources, limit_memory, share_out
+from tuner.ray_backend.workers import Worker
 
 
 def share(has_cpus: float, has_gpus: float = 0, **asked: Any) -> Resources:
@@ -72,14 +74,18 @@ def test_what_can_never_fit_is_refused(asked: dict[str, Any], message: str) -> N
 
 
 @pytest.mark.parametrize(("share_of_gpu", "limited"), [(0.0, []), (0.5, [0.5]), (1.0, [])])
-def test_a_trial_keeps_to_its_part_of_a_gpu(
+def test_who_shares_a_gpu_keeps_to_its_part(
     share_of_gpu: float, limited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.set_per_process_memory_fraction", asked.append)
-    limit_memory(share_of_gpu)
+    context = SimpleNamespace(get_assigned_resources=lambda: {"GPU": share_of_gpu})
+    monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+    limit_memory()
     assert asked == limited
+    Worker(lambda: None, threads=torch.get_num_threads())  # of a soup or a teacher
+    assert asked == 2 * limited
 
 
 # --- clusters -----------------------------------------------------------------------------------

@@ -257,6 +257,14 @@ def test_a_trial_that_was_frozen_five_times_is_the_one_that_never_was(
 # --- going on -----------------------------------------------------------------------------------
 
 
+def test_a_points_further_seeds_have_a_slot_each(without_ray: None, storage: Path) -> None:
+    one = settings(storage_path=storage, num_samples=1, max_examples=48, early_stopping=False)
+    run_search(**one | {"confirm": (1, 2), "sampler": "random", "max_concurrent_trials": 2})
+    told = [e["event"] for e in events(storage / "default")]
+    told = [event for event in told if event in ("created", "finished")]
+    assert told == ["created", "finished", "created", "created", "finished", "finished"]
+
+
 @pytest.mark.slow
 def test_a_run_is_not_started_twice_but_extended(ray: None, storage: Path) -> None:
     first = settings(storage_path=storage, num_samples=2)

@@ -263,6 +263,34 @@ def test_a_greedy_ensemble_keeps_who_helps_and_no_more_than_asked_for() -> None:
             assert own >= best
 
 
+def unsure(right: float, seed: int) -> dict[str, Predictions]:
+    """The same, surest where it is right, as models are: else a mean is but a vote."""
+    found, rng = answers(right, seed), np.random.default_rng(seed)
+    for name in ("sst", "para"):
+        values = found[name].values.astype(int)
+        sure = np.where(
+            values == LABELS[name], rng.uniform(0.6, 0.9, ROWS), 0.05 + 1 / TASKS[name].classes
+        )
+        rest = (1 - sure) / (TASKS[name].classes - 1)
+        likely = np.repeat(rest[:, None], TASKS[name].classes, 1)
+        likely[np.arange(ROWS), values] = sure
+        found[name] = Predictions(values.astype(float), likely)
+    return found
+
+
+def test_a_greedy_vote_has_the_members_and_weights_of_the_greedy_mean() -> None:
+    """By votes, the heavier of the first two would have all of them, and nobody else join."""
+    given = [EnsembleMember(f"m{n}", unsure(right, n)) for n, right in enumerate([0.5] * 7)]
+    how = Ensemble(rule="vote", models=5, by="task", greedy=True, prior=True)
+    voted, averaged = made(how, given), made(replace(how, rule="mean"), given)
+    assert voted.weights == averaged.weights
+    for name, weights in voted.weights.items():
+        assert len(weights) > 2
+        heaviest = next(m for m in given if m.name == max(weights, key=weights.__getitem__))
+        assert (voted.answers[name].values != heaviest.answers[name].values).any()
+        assert (voted.answers[name].values != averaged.answers[name].values).any()
+
+
 def test_prior_weights_count_the_better_more() -> None:
     given = members(0.9, 0.2)
     how = Ensemble(models=2, by="task", prior=True)

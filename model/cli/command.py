@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from model.cli.exit_code import exit_code
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
+from model.cli.status import doing
 from model.common.errors import Gathered, InputError, PartlyRead
 from model.common.files import read_yaml
 from model.common.hub import require_encoder
@@ -89,8 +90,9 @@ def is_mishap(error: Exception) -> bool:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from model.cli.console import Console
-    from model.training.run_lock import check_folder
+    with doing("loading PyTorch", arguments.quiet):
+        from model.cli.console import Console
+        from model.training.run_lock import check_folder
 
     console = Console(quiet=arguments.quiet)
     if arguments.resume:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 
 import pytest
@@ -51,10 +52,20 @@ HEAVY = ("torch", "ray", "optuna", "numpy", "mlflow", "wandb", "trackio", "aim")
     "words", ["['--help']", "['serach']", "['search', '--help']", "['export', '--help']"]
 )
 def test_help_loads_nothing_heavy(words: str) -> None:
+    assert loaded_by(words, HEAVY) == "[]"
+
+
+def test_a_typo_in_a_search_is_told_without_pytorch_and_ray() -> None:
+    assert loaded_by("['search', '--sede', '3', '--set', 'smart.wieght=1']", HEAVY[:2]) == "[]"
+
+
+def loaded_by(words: str, heavy: Sequence[str]) -> str:
+    """Which of these modules a command imports."""
     code = f"import sys; from tuner.__main__ import main\ntry:\n main({words})\nfinally:\n"
-    code += f" print([m for m in {HEAVY} if m in sys.modules])"
+    code += f" print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.rstrip().endswith("[]"), done.stderr
+    assert done.returncode in (0, 1, 2) and done.stdout, done.stderr
+    return done.stdout.splitlines()[-1]
 
 
 def test_it_starts_as_a_module_too() -> None:

@@ -175,6 +175,12 @@ class SearchRequest:
         if isinstance(self.set, Mapping):
             object.__setattr__(self, "set", settled_settings(self.set))
 
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What --set and --encoder fix in the space."""
+        encoder = {} if self.encoder is None else {"encoder.name": self.encoder}
+        return {**self.set, **encoder}
+
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 

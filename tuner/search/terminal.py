@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from model.cli.status import apart, doing, on_terminal
 from model.cli.text import clock, one_line, settings_text, short, shorten
-from tuner.runs.state import OVERALL, OVERALL_NAMES, RunState, TrialState, objective_value
+from tuner.runs.state import (
+    OVERALL,
+    OVERALL_NAMES,
+    Outcome,
+    RunState,
+    TrialState,
+    objective_value,
+)
 
 if TYPE_CHECKING:
     from tuner.engine.engine import Engine, Live
@@ -30,6 +37,7 @@ WINDOW = 30.0  # seconds over which the speed is measured
 KNOWN = 5.0  # seconds of training after which the time that is left is said
 BAR = (6, 20)  # the narrowest and the widest
 NAME = 5  # letters that a task's name has at least, where there is little room
+ENDS: tuple[Outcome, ...] = ("promoted", "waiting", "pruned", "failed", "lost")
 SETTINGS = 6  # lines at most, and no more than a quarter of the screen
 
 
@@ -176,7 +184,7 @@ class View:
         if state.events == self.events:
             return
         self.events = state.events
-        self.counts = state.counts()
+        self.counts = state.outcomes()
         self.best = best_line(state)
         self.settings = settings_of(state)
 
@@ -208,11 +216,10 @@ class View:
 
     def head(self, now: float) -> str:
         counts, trials = self.counts, self.engine.stages.trials
-        done = counts["finished"] + counts["stopped"] + counts["failed"]
+        done = sum(counts.values()) - counts["running"]
         name = [self.engine.state.name] if self.engine.state.name else []
         parts = [*name, f"{done} of {trials} trials", f"{len(self.engine.live)} running"]
-        ends = {"stopped": "pruned", "failed": "failed"}
-        parts += [f"{counts[end]} {said}" for end, said in ends.items() if counts[end]]
+        parts += [f"{counts[end]} {end}" for end in ENDS if counts[end]]
         repeats = len(self.engine.state.repeats)
         parts += [f"{repeats} again with other seeds"] if repeats else []
         left = self.left(now)

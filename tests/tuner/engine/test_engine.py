@@ -793,7 +793,9 @@ def test_each_that_goes_no_further_is_told_once_with_rank_and_cutoff(
         engine.log = told.append
         return engine
 
-    search(listening, stages, dies_after=12)
+    state = search(listening, stages, dies_after=12).state
+    pruned = {trial.id for trial in state.trials.values() if state.outcome(trial) == "pruned"}
+    assert pruned == {line[:5] for line in told if " pruned " in line}  # the same word elsewhere
     first = {line[:5]: line[6:] for line in told if " pruned at 100 " in line}
     assert set(first) == set(SCORES) - {"t0000", "t0001", "t0002"}
     assert first["t0003"] == "pruned at 100 examples: .310, rank 4 of 5 so far, cutoff .510"

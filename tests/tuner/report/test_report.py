@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -30,7 +31,8 @@ from tuner.report.answer.collect import BestAnswer, Contender, collect_answer
 from tuner.report.answer.draw import draw_scores, draw_tasks
 from tuner.report.answer.section import answer_section, expected_in_full
 from tuner.report.compare.collect import collect_comparison
-from tuner.report.history.collect import hypervolumes
+from tuner.report.history.collect import collect_history, hypervolumes
+from tuner.report.history.section import history_section
 from tuner.report.importance.collect import collect_importance
 from tuner.report.importance.draw import draw_importance
 from tuner.report.importance.section import mattered_section
@@ -41,6 +43,8 @@ from tuner.report.numbers import Estimate, short
 from tuner.report.repeating.collect import collect_repeating
 from tuner.report.run import load_run
 from tuner.report.write import report_of, write_report
+from tuner.runs.folder import LEDGER
+from tuner.runs.ledger import Ledger
 from tuner.runs.state import RunState
 from tuner.search.finish import with_report
 from tuner.search.terminal import SearchConsole
@@ -197,6 +201,23 @@ def test_every_trial_is_in_the_curves_and_on_a_slot(run: Path, page: Page) -> No
     assert {trial.id for trial in trials if trial.evaluations} <= {n.split(":")[0] for n in named}
     bars = page.data["timeline-data"]["data"]
     assert {name for trace in bars for name in trace["text"]} == {trial.id for trial in trials}
+
+
+def test_the_sentence_and_the_table_have_one_word_for_how_a_trial_ended(
+    run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "short"
+    shutil.copytree(run, copy)
+    with Ledger(copy / LEDGER) as ledger:  # as if all of them had been short
+        ledger.append("planned", rungs=[[1, 3], [10**6, 1]], num_samples=3)
+        ledger.append("end", reason="complete")
+    read = load_run(copy)
+    text = str(history_section(read, collect_history(read), "").body)
+    rows = re.findall(r"<td[^>]*>(t\d{4})</td><td[^>]*>(\w+)</td>", text)
+    wanted = {trial.id: read.state.outcome(trial) for trial in read.state.trials.values()}
+    assert dict(rows) == wanted and set(wanted.values()) == {"pruned", "failed"}
+    counted = Counter(wanted.values())
+    assert f"{counted['pruned']} pruned, {counted['failed']} failed." in text
 
 
 # --- the page -----------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 import pytest
@@ -45,6 +47,33 @@ def test_a_command_has_a_version_and_its_own_codes(
     assert callable(import_module(COMMANDS[name][0]).make_parser)
 
 
+def helps(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """What is said of each flag, argument and subcommand."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from (choice.help or "" for choice in action._choices_actions)
+            for command in action.choices.values():
+                yield from helps(command)
+        elif action.dest not in ("help", "version"):
+            yield action.help or ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_is_a_short_sentence(name: str) -> None:
+    """Short: what to do, and perhaps how. So it begins with a verb, and none has two of them."""
+    said = list(helps(import_module(COMMANDS[name][0]).make_parser()))
+    for text in said:
+        sentence = re.sub(r" \(default: .*\)(?=\.$)", "", text)
+        assert sentence.split()[0].rstrip(",") in VERBS, text
+        assert re.search(r"[^.)]\.$", sentence) and len(sentence) <= 160, text
+    assert said
+
+
+VERBS = set(
+    "Add Answer Ask Begin Check Choose Combine Copy Count Cross-fit Evaluate Fetch Fix Give Go Have "
+    "Hold Keep Learn Let Look Make Maximise Measure Name Print Propose Read Remove Resume Restart "
+    "Rewrite Run Say Search Seed Send Set Show Stop Take Tell Test Train Try Use Wait Write".split()
+)
 HEAVY = ("torch", "ray", "optuna", "numpy", "mlflow", "wandb", "trackio", "aim")
 
 

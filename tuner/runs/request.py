@@ -155,7 +155,11 @@ class SearchRequest:
     distill_text: Annotated[
         str | None,
         Flag(
-            "With --distill: texts that it answers too, one a line.", HOW, "FILE", "none", free=True
+            "Let the teacher of --distill answer this file's texts too, one a line.",
+            HOW,
+            "FILE",
+            "none",
+            free=True,
         ),
     ] = None
     keep: Annotated[
@@ -237,7 +241,7 @@ class ExecutionOptions:
         Path, Flag("Keep the runs in this folder, or at a URL as s3://bucket/path.", RUN, "DIR")
     ] = Path("runs")  # a URL becomes `remote`
     local_path: Annotated[
-        Path, Flag("With a URL, keep the driver's own copy in this folder.", RUN, "DIR")
+        Path, Flag("Keep the driver's own copy in this folder, with a URL.", RUN, "DIR")
     ] = Path("runs")
     remote: str | None = None  # the URL, secrets and all: not for people's eyes
     address: Annotated[

@@ -70,9 +70,10 @@ def test_every_help_is_a_short_sentence(name: str) -> None:
 
 
 VERBS = set(
-    "Add Answer Ask Begin Check Choose Combine Copy Count Cross-fit Evaluate Fetch Fix Give Go Have "
-    "Hold Keep Learn Let Look Make Maximise Measure Name Print Propose Read Remove Resume Restart "
-    "Rewrite Run Say Search Seed Send Set Show Stop Take Tell Test Train Try Use Wait Write".split()
+    "Add Answer Ask Begin Check Choose Combine Copy Count Cross-fit Evaluate Fetch Fix Give Go "
+    "Have Hold Keep Learn Let Look Make Maximise Measure Name Print Propose Read Remove Restart "
+    "Resume Rewrite Run Say Search Seed Send Set Show Stop Take Tell Test Train Try Use Wait "
+    "Write".split()
 )
 HEAVY = ("torch", "ray", "optuna", "numpy", "mlflow", "wandb", "trackio", "aim")
 

@@ -42,8 +42,8 @@ def make_parser() -> Parser:
     parser.add_argument("--to", choices=TOOLS, required=True, metavar="TOOL", help=text)
     text = (
         "Write there: MLflow's tracking URI, a folder of W&B's offline runs, of Trackio or Aim, "
-        "the URL of Optuna's database or env:NAME, the tables' folder (default: the tool's own; of tables, "
-        "RUN/export)."
+        "the URL of Optuna's database or env:NAME, the tables' folder "
+        "(default: the tool's own; of tables, RUN/export)."
     )
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Use this project or experiment in the tool (default: stockpot)."

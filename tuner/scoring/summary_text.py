@@ -75,8 +75,8 @@ def _holds(summary: Summary) -> list[str]:
     lines = []
     if (gain := summary.gain) is not None:
         lines.append(
-            f"gain over the default on held-out rows: {difference_text(gain.difference)} "
-            f"(best of {gain.configurations}, {gain.examples:,} examples)"
+            f"what choosing among {gain.configurations} configurations gains over the default on "
+            f"held-out rows, {gain.examples:,} examples each: {difference_text(gain.difference)}"
         )
     if summary.best and summary.default is None:
         lines.append("no run of the default configuration has finished to compare with")

@@ -1,4 +1,4 @@
-"""What a search decides, without Ray: the engine, a trial's records, the seam's bookkeeping."""
+"""What a search decides, without Ray: the engine, a trial's records, the adapters' bookkeeping."""
 
 from __future__ import annotations
 
@@ -1064,7 +1064,7 @@ def test_a_dead_actor_is_no_fault_of_the_trial_unless_it_never_lived() -> None:
     assert classify(born_dead)["kind"] == "code"
 
 
-# --- the seam -----------------------------------------------------------------------------------
+# --- the adapters -------------------------------------------------------------------------------
 
 
 class FakeEngine:

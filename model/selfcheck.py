@@ -45,11 +45,11 @@ Row = tuple[str, str]
 
 def make_parser() -> Parser:
     parser = command_parser("selfcheck", "See what this machine's device can do.", EXAMPLES)
-    text = "cpu, cuda or cuda:1 (default: a GPU where there is one)."
+    text = "Test this device: cpu, cuda or cuda:1 (default: a GPU where there is one)."
     parser.add_argument("--device", metavar="NAME", help=text)
-    text = "Encoder to train: minilm, tiny, a folder or a Hub id (default: minilm)."
+    text = "Train this encoder: minilm, tiny, a folder or a Hub id (default: minilm)."
     parser.add_argument("--encoder", default="minilm", metavar="NAME", help=text)
-    text = "Seconds for each measurement (default: 10)."
+    text = "Measure for so many seconds each (default: 10)."
     parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help=text)
     return parser
 

@@ -47,8 +47,9 @@ def train(
     """Train one run in `out`. When `stop()` turns true, the state is saved and the run ends.
 
     `watch` hears of every step: where the run stands, and how many steps its stage has. With
-    `heartbeat`, a short record {"heartbeat": True, "examples": ...} comes between evaluations,
-    about every so many seconds, for whoever has to decide things in between. Runs that share a
+    `heartbeat`, a short record {"heartbeat": True, "examples": ..., "doing": "training"} comes
+    between evaluations, about every so many seconds, for whoever has to decide things in between,
+    and one before each evaluation. Runs that share a
     `cache` start faster. `may_save` is asked before anything is written into `out`, and raises
     where the folder is somebody else's by now.
 

@@ -22,12 +22,14 @@ EXAMPLES = {
 def make_parser() -> Parser:
     about = "Put the recommended model on the Hugging Face Hub, with a card."
     parser = command_parser("push", about, EXAMPLES)
-    parser.add_argument("run", type=Path, metavar="RUN", help="Folder of a search.")
-    parser.add_argument("name", metavar="NAME", help="Name on the Hub, as USER/MODEL.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="Read this search's folder.")
+    parser.add_argument(
+        "name", metavar="NAME", help="Give the model this name on the Hub, as USER/MODEL."
+    )
     parser.add_argument("--private", action="store_true", help="Let nobody else see it.")
-    text = "Another of the run's models: a soup's method."
+    text = "Send another of the run's models: a soup's method."
     parser.add_argument("--model", metavar="METHOD", help=text)
-    text = "Licence of the model, as the Hub names it (default: the card says none)."
+    text = "Name this licence in the card, as the Hub names it (default: the card says none)."
     parser.add_argument("--license", metavar="ID", help=text)
     text = "Check the folder and say what would be sent; send nothing."
     parser.add_argument("--dry-run", action="store_true", help=text)

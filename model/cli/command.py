@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from model.cli.exit_code import exit_code
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
+from model.cli.status import doing
 from model.common.errors import Gathered, InputError, PartlyRead
 from model.common.files import read_yaml
 from model.common.hub import require_encoder
@@ -48,23 +49,27 @@ NOTE = "Every setting and its default: docs/settings.md"
 def make_parser() -> Parser:
     parser = command_parser("train", "Train one multitask model.", EXAMPLES, NOTE)
     what = parser.add_argument_group("what to train")
-    text = f"Task set: {', '.join(shipped())} or a YAML file (default: sample)."
+    text = f"Train on this task set: {', '.join(shipped())} or a YAML file (default: sample)."
     what.add_argument("--tasks", metavar="SET", help=text)
     add_data(what, "none")
-    text = "Encoder: minilm, tiny, a folder or a Hub id (default: minilm)."
+    text = "Train this encoder: minilm, tiny, a folder or a Hub id (default: minilm)."
     what.add_argument("--encoder", metavar="NAME", help=text)
     how = parser.add_argument_group("how to train it (later ones win)")
-    text = f"Settings of a published run: {', '.join(preset_names())}."
+    text = f"Take the settings of a published run: {', '.join(preset_names())}."
     how.add_argument("--preset", metavar="NAME", help=text)
-    how.add_argument("--config", type=Path, metavar="FILE", help="YAML file of settings.")
-    how.add_argument("--set", action="append", metavar="K=V", help="A setting. May be repeated.")
-    text = "Same as --set seed=N (default: 0)."
+    how.add_argument(
+        "--config", type=Path, metavar="FILE", help="Read settings from this YAML file."
+    )
+    how.add_argument(
+        "--set", action="append", metavar="K=V", help="Give a setting; may be repeated."
+    )
+    text = "Seed the run with N, as --set seed=N does (default: 0)."
     how.add_argument("--seed", type=int, metavar="N", help=text)
     run = parser.add_argument_group("the run")
-    text = "Folder of the run (default: runs/SET-NNN)."
+    text = "Write the run to this folder (default: runs/SET-NNN)."
     run.add_argument("--out", type=Path, metavar="DIR", help=text)
     run.add_argument("--resume", action="store_true", help="Go on with the run in --out.")
-    text = "Device, as cpu, cuda or cuda:1 (default: a GPU if there is one)."
+    text = "Train on this device: cpu, cuda or cuda:1 (default: a GPU if there is one)."
     run.add_argument("--device", metavar="D", help=text)
     add_quiet(run)
     parser.check = setting_faults
@@ -89,8 +94,9 @@ def is_mishap(error: Exception) -> bool:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from model.cli.console import Console
-    from model.training.run_lock import check_folder
+    with doing("loading PyTorch", arguments.quiet):
+        from model.cli.console import Console
+        from model.training.run_lock import check_folder
 
     console = Console(quiet=arguments.quiet)
     if arguments.resume:

@@ -54,83 +54,101 @@ def _json(text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ParaphraseOptions:
-    tasks: Annotated[str, Flag("Task set: a name or a YAML file.", WHAT, "SET")] = "sample"
-    data: Annotated[Path | None, Flag("Folder with the task's files.", WHAT, "DIR", "none")] = None
-    task: Annotated[str | None, Flag("The task of which to take rows.", WHAT, "NAME", "none")] = (
-        None
-    )
+    tasks: Annotated[
+        str, Flag("Read this task set: a shipped one's name or a YAML file.", WHAT, "SET")
+    ] = "sample"
+    data: Annotated[
+        Path | None, Flag("Read the task's files in this folder.", WHAT, "DIR", "none")
+    ] = None
+    task: Annotated[str | None, Flag("Take rows of this task.", WHAT, "NAME", "none")] = None
     rows: Annotated[
-        int | None, AtLeast(1), Flag("Only the first N training rows.", WHAT, "N", "all")
+        int | None, AtLeast(1), Flag("Take only the first N training rows.", WHAT, "N", "all")
     ] = None
     per_row: Annotated[
-        int, AtLeast(1), AtMost(1000), Flag("Paraphrases of each row.", WHAT, "N")
+        int, AtLeast(1), AtMost(1000), Flag("Ask for so many paraphrases of each row.", WHAT, "N")
     ] = 12
     side: Annotated[
-        RewrittenSide, Flag("Which sentence of a pair is rewritten; the other stays.", WHAT)
+        RewrittenSide, Flag("Rewrite this sentence of a pair, and leave the other.", WHAT)
     ] = "either"
     model: Annotated[
         str | None,
-        Flag("The server's name of a model; else a folder or Hub id.", MODEL, "NAME", "none"),
+        Flag(
+            "Ask this model: the server's name of it, a folder or a Hub id.", MODEL, "NAME", "none"
+        ),
     ] = None
     base_url: Annotated[
         str | None,
         Flag(
-            "An OpenAI-compatible endpoint, as https://HOST/v1.", MODEL, "URL", "run the model here"
+            "Ask this OpenAI-compatible endpoint, as https://HOST/v1.",
+            MODEL,
+            "URL",
+            "run the model here",
         ),
     ] = None
     template: Annotated[
-        Path | None, Flag("A prompt of your own, see --show-prompt.", MODEL, "FILE", "shipped")
+        Path | None, Flag("Take a prompt of your own, see --show-prompt.", MODEL, "FILE", "shipped")
     ] = None
     temperature: Annotated[
         float | None,
         AtLeast(0),
         AtMost(2),
-        Flag("How freely words are chosen.", MODEL, "T", "the server's own; here 1"),
+        Flag("Choose words so freely.", MODEL, "T", "the server's own; here 1"),
     ] = None
     seed: Annotated[
         int | None,
         AtLeast(0),
         AtMost(2**31 - 1),
-        Flag("Seed of the model's choices.", MODEL, "N", "not sent to a server; here 0"),
+        Flag("Seed the model's choices with N.", MODEL, "N", "not sent to a server; here 0"),
     ] = None
     per_request: Annotated[
-        int, AtLeast(1), AtMost(100), Flag("Paraphrases asked for at once.", MODEL, "N")
+        int, AtLeast(1), AtMost(100), Flag("Ask for so many paraphrases at once.", MODEL, "N")
     ] = 12
     key_variable: Annotated[
         str | None,
-        Flag("The environment variable that holds the key.", SERVER, "VAR", "no key is sent"),
+        Flag("Read the key from this environment variable.", SERVER, "VAR", "no key is sent"),
     ] = None
     body: Annotated[
         dict[str, Any],
         Flag(
-            "A field to add to requests, as max_tokens=800. May be repeated.",
+            "Add a field to requests, as max_tokens=800; may be repeated.",
             SERVER,
             "K=V",
             "none",
             read=read_body,
         ),
     ] = field(default_factory=dict)
-    parallel: Annotated[int, AtLeast(1), AtMost(256), Flag("Requests at once.", SERVER, "N")] = 8
+    parallel: Annotated[
+        int, AtLeast(1), AtMost(256), Flag("Send so many requests at once.", SERVER, "N")
+    ] = 8
     tries: Annotated[
-        int, AtLeast(1), AtMost(100), Flag("Tries of a request before it is left out.", SERVER, "N")
+        int,
+        AtLeast(1),
+        AtMost(100),
+        Flag("Try a request so many times before it is left out.", SERVER, "N"),
     ] = 6
     wait: Annotated[
         float,
         Above(0),
         AtMost(60),
-        Flag("Seconds before the second try, doubled for each further one.", SERVER, "S"),
+        Flag(
+            "Wait so long before the second try, and twice as long before each further one.",
+            SERVER,
+            "S",
+        ),
     ] = 1.0
     timeout: Annotated[
-        float, Above(0), AtMost(3600), Flag("Seconds for one whole request.", SERVER, "S")
+        float, Above(0), AtMost(3600), Flag("Give a request so many seconds in all.", SERVER, "S")
     ] = 60.0
     price_in: Annotated[
-        float, AtLeast(0), Flag("Price of a million tokens into the model.", SERVER, "P")
+        float,
+        AtLeast(0),
+        Flag("Count this price for a million tokens into the model.", SERVER, "P"),
     ] = 0.0
     price_out: Annotated[
-        float, AtLeast(0), Flag("Price of a million tokens out of it.", SERVER, "P")
+        float, AtLeast(0), Flag("Count this price for a million tokens out of it.", SERVER, "P")
     ] = 0.0
     out: Annotated[
-        Path | None, Flag("File to write: .arrow or .parquet.", FILE, "FILE", "none")
+        Path | None, Flag("Write this file: .arrow or .parquet.", FILE, "FILE", "none")
     ] = None
     near: Annotated[
         float,

@@ -123,7 +123,7 @@ def command_parser(
 
 
 def add_data(group: Any, default: str = "the run's") -> None:
-    text = f"Folder with the tasks' files (default: {default})."
+    text = f"Read the tasks' files in this folder (default: {default})."
     group.add_argument("--data", type=Path, metavar="DIR", help=text)
 
 

@@ -24,14 +24,20 @@ OWN = ("minilm", "tiny")  # encoders that need no Hub: `model.modules.encoder_de
 PATIENCE = 4.0  # seconds
 
 
-def require_encoder(name: str) -> None:
-    """Refuse an encoder that only the Hub has, where the Hub is away."""
-    if name in OWN or not hub_is_away(name):
-        return
+def require_encoder(*names: str) -> None:
+    """Refuse encoders that only the Hub has, where the Hub is away."""
+    lacking = [
+        name for name in names if name not in OWN and hub_is_away(name) and not in_cache(name)
+    ]
+    if lacking:
+        faults = [f"'{name}' is not on this machine, and {away()}" for name in lacking]
+        raise InputError("encoder.name", faults)
+
+
+def in_cache(name: str) -> bool:
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    if not (Path(HF_HUB_CACHE) / f"models--{name.replace('/', '--')}" / "snapshots").is_dir():
-        raise InputError("encoder.name", [f"'{name}' is not on this machine, and {away()}"])
+    return (Path(HF_HUB_CACHE) / f"models--{name.replace('/', '--')}" / "snapshots").is_dir()
 
 
 def hub_is_away(name: str) -> bool:

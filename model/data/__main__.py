@@ -45,13 +45,13 @@ def make_parser() -> Parser:
         if name == "paraphrase":
             command.add_table(ParaphraseOptions)
             continue
-        text = "Task set: a shipped one's name or a YAML file (default: sample)."
+        text = "Read this task set: a shipped one's name or a YAML file (default: sample)."
         command.add_argument("--tasks", default="sample", metavar="SET", help=text)
         add_data(command, "none")
-        text = "Only this task. May be repeated (default: all)."
+        text = "Take only this task; may be repeated (default: all)."
         command.add_argument("--task", action="append", metavar="NAME", help=text)
         if name == "import":
-            text = "Folder to write to."
+            text = "Write to this folder."
             command.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
         else:
             text = "Count tokens too, as minilm, a folder or a Hub id does (default: words only)."

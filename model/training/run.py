@@ -340,9 +340,10 @@ class TrainingRun:
         if self.look.due():
             self.read()
 
-    def _heartbeat_record(self) -> Record:
+    def _heartbeat_record(self, doing: str = "training") -> Record:
         self.read()
-        return {"heartbeat": True, "step": self.progress.step, "examples": self.progress.examples}
+        at = {"step": self.progress.step, "examples": self.progress.examples}
+        return {"heartbeat": True, "doing": doing, **at}
 
     def fine_tune(self, stop: Stop, watch: Watch, heartbeat: Heartbeat) -> Iterator[Record]:
         progress, steps = self.progress, self.prepared.steps
@@ -364,6 +365,8 @@ class TrainingRun:
             watch(progress, steps)
             if self._is_due(before, progress.examples) or progress.step == steps:
                 yield from self._tell()
+                if heartbeat.seconds is not None:
+                    yield self._heartbeat_record("evaluating")
                 self.evaluate()
             if self.writer.done:
                 yield from self._tell()

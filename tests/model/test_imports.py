@@ -35,6 +35,25 @@ def test_training_imports_neither_ray_nor_optuna() -> None:
     assert loaded & {"ray", "optuna", "tuner", "datasets", "sklearn"} == set()
 
 
+def test_a_training_says_what_it_loads_before_it_does() -> None:
+    code = """
+from contextlib import contextmanager
+from model.cli import command
+@contextmanager
+def doing(text, quiet=False):
+    print(text, "torch" in sys.modules, file=sys.stderr)
+    yield
+    assert "torch" in sys.modules
+command.doing = doing
+command.main(["--resume", "--out", "nowhere"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys{code}"], capture_output=True, text=True, timeout=600
+    )
+    assert done.stderr.splitlines()[0] == "loading PyTorch False"
+    assert "nowhere" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_load_model_is_found_when_asked_for() -> None:
     loaded = modules_after("from model import load_model; assert callable(load_model)")
     assert "model.evaluation.model_folder" in loaded

@@ -441,6 +441,9 @@ def test_heartbeats_come_only_when_asked_for_and_change_nothing(tmp_path: Path) 
     assert not any("heartbeat" in record for record in plain)
     beating = quick_run(tmp_path / "beating", {}, heartbeat=0.0)
     assert sum("heartbeat" in record for record in beating) > len(plain)
+    doing = [record.get("doing", "evaluated") for record in beating]
+    assert doing.count("evaluating") == doing.count("evaluated") == len(plain)
+    assert set(doing[: doing.index("evaluating")]) == {"training"}
     weights = [(tmp_path / name / "model" / "model.safetensors") for name in ("plain", "beating")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 import pytest
@@ -44,6 +47,34 @@ def test_a_command_has_a_version_and_its_own_codes(
     assert callable(import_module(COMMANDS[name][0]).make_parser)
 
 
+def helps(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """What is said of each flag, argument and subcommand."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from (choice.help or "" for choice in action._choices_actions)
+            for command in action.choices.values():
+                yield from helps(command)
+        elif action.dest not in ("help", "version"):
+            yield action.help or ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_is_a_short_sentence(name: str) -> None:
+    """Short: what to do, and perhaps how. So it begins with a verb, and none has two of them."""
+    said = list(helps(import_module(COMMANDS[name][0]).make_parser()))
+    for text in said:
+        sentence = re.sub(r" \(default: .*\)(?=\.$)", "", text)
+        assert sentence.split()[0].rstrip(",") in VERBS, text
+        assert re.search(r"[^.)]\.$", sentence) and len(sentence) <= 160, text
+    assert said
+
+
+VERBS = set(
+    "Add Answer Ask Begin Check Choose Combine Copy Count Cross-fit Evaluate Fetch Fix Give Go "
+    "Have Hold Keep Learn Let Look Make Maximise Measure Name Print Propose Read Remove Restart "
+    "Resume Rewrite Run Say Search Seed Send Set Show Stop Take Tell Test Train Try Use Wait "
+    "Write".split()
+)
 HEAVY = ("torch", "ray", "optuna", "numpy", "mlflow", "wandb", "trackio", "aim")
 
 
@@ -51,10 +82,20 @@ HEAVY = ("torch", "ray", "optuna", "numpy", "mlflow", "wandb", "trackio", "aim")
     "words", ["['--help']", "['serach']", "['search', '--help']", "['export', '--help']"]
 )
 def test_help_loads_nothing_heavy(words: str) -> None:
+    assert loaded_by(words, HEAVY) == "[]"
+
+
+def test_a_typo_in_a_search_is_told_without_pytorch_and_ray() -> None:
+    assert loaded_by("['search', '--sede', '3', '--set', 'smart.wieght=1']", HEAVY[:2]) == "[]"
+
+
+def loaded_by(words: str, heavy: Sequence[str]) -> str:
+    """Which of these modules a command imports."""
     code = f"import sys; from tuner.__main__ import main\ntry:\n main({words})\nfinally:\n"
-    code += f" print([m for m in {HEAVY} if m in sys.modules])"
+    code += f" print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.rstrip().endswith("[]"), done.stderr
+    assert done.returncode in (0, 1, 2) and done.stdout, done.stderr
+    return done.stdout.splitlines()[-1]
 
 
 def test_it_starts_as_a_module_too() -> None:

@@ -65,7 +65,7 @@ def train(engine: Engine, worker: Any) -> None:
             continue
         record = json.loads(result[trainable.RECORD])
         if record.get("heartbeat"):
-            engine.heartbeat(name, int(record["examples"]))
+            engine.heartbeat(name, int(record["examples"]), record["doing"])
         else:
             going = engine.evaluated(name, record)
         engine.tick()

@@ -26,22 +26,24 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="check | fetch | has")
     about = "Tell all that is wrong with a cluster file, offline."
     look = commands.add_parser("check", help=about, description=about)
-    text = "Files to check (default: cluster.yaml)."
+    text = "Check these files (default: cluster.yaml)."
     look.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
-    text = "Where the search will keep its run."
+    text = "Check for a search that keeps its run there."
     look.add_argument("--storage-path", metavar="P", help=text)
-    text = "That folder is one that all machines mount."
+    text = "Take that folder for one that all machines mount."
     look.add_argument("--shared", action="store_true", help=text)
     about = "Fetch a run's folder, its kept models included."
     get = commands.add_parser("fetch", help=about, description=about)
-    get.add_argument("url", metavar="URL", help="The search's --storage-path.")
-    get.add_argument("name", metavar="NAME", help="Name of the run.")
-    text = "Folder of all runs (default: runs)."
+    get.add_argument("url", metavar="URL", help="Look in this place, the search's --storage-path.")
+    get.add_argument("name", metavar="NAME", help="Take the run of this name.")
+    text = "Write to this folder of runs (default: runs)."
     get.add_argument("--to", type=Path, default=Path("runs"), metavar="DIR", help=text)
-    about = "Whether a run is there: exit code 0 if it can be resumed, 3 if it can be begun."
+    about = "Tell whether a run is there: exit code 0 if it can be resumed, 3 if it can be begun."
     there = commands.add_parser("has", help=about, description=about)
-    there.add_argument("url", metavar="PLACE", help="The search's --storage-path.")
-    there.add_argument("name", metavar="NAME", help="Name of the run.")
+    there.add_argument(
+        "url", metavar="PLACE", help="Look in this place, the search's --storage-path."
+    )
+    there.add_argument("name", metavar="NAME", help="Take the run of this name.")
     return parser
 
 

@@ -71,6 +71,7 @@ class Live:
     trial: str
     began: float
     examples: int = 0
+    doing: str = "starting"  # then training or evaluating, as its worker tells
 
 
 @dataclass
@@ -324,9 +325,9 @@ class Engine:
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         self.log(f"{name} started ({trial.origin}{again}): {self.trial_text(trial)}")
 
-    def heartbeat(self, name: str, examples: int) -> None:
+    def heartbeat(self, name: str, examples: int, doing: str = "training") -> None:
         if live := self.live.get(name):
-            live.examples = examples
+            live.examples, live.doing = examples, doing
 
     def note(self, name: str, text: str) -> None:
         """What a trial warns about: its own checkpoints, or something that others may say too."""

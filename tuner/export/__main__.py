@@ -35,16 +35,18 @@ EXAMPLES = {
 def make_parser() -> Parser:
     about = "Copy a search into MLflow, W&B, Trackio, Aim, Optuna or tables. Again: nothing twice."
     parser = command_parser("export", about, EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="Folder of a search, or its URL in storage.")
-    text = f"What to copy it into: {', '.join(TOOLS)}."
+    parser.add_argument(
+        "run", metavar="RUN", help="Read this search: its folder, or its URL in storage."
+    )
+    text = f"Copy it into this tool: {', '.join(TOOLS)}."
     parser.add_argument("--to", choices=TOOLS, required=True, metavar="TOOL", help=text)
     text = (
-        "MLflow's tracking URI, a folder of W&B's offline runs, of Trackio or Aim, the URL of "
-        "Optuna's database or env:NAME, the tables' folder (default: the tool's own; of tables, "
-        "RUN/export)."
+        "Write there: MLflow's tracking URI, a folder of W&B's offline runs, of Trackio or Aim, "
+        "the URL of Optuna's database or env:NAME, the tables' folder "
+        "(default: the tool's own; of tables, RUN/export)."
     )
     parser.add_argument("--out", metavar="PLACE", help=text)
-    text = "Project or experiment in the tool (default: stockpot)."
+    text = "Use this project or experiment in the tool (default: stockpot)."
     parser.add_argument("--project", default="stockpot", metavar="NAME", help=text)
     text = "Go on until the search has ended."
     parser.add_argument("--follow", action="store_true", help=text)

@@ -33,21 +33,29 @@ def make_parser() -> Parser:
     about = "Answer the tasks' dev and test rows, or a sentence."
     parser = command_parser("predict", about, EXAMPLES)
     who = parser.add_argument_group("who answers")
-    text = "A run (what it recommends answers), a trial, a checkpoint, soup/ or soups/NAME."
+    text = "Ask this model: a run's recommended one, a trial, a checkpoint, soup/ or soups/NAME."
     who.add_argument("place", type=Path, metavar="RUN", help=text)
-    text = "Another of the run's models: a soup's method, a trial as t0003, best or default."
+    text = "Ask another of the run's models: a soup's method, a trial as t0003, best or default."
     who.add_argument("--model", metavar="NAME", help=text)
     what = parser.add_argument_group("what to answer")
     add_data(what)
-    what.add_argument("--tasks", metavar="SET", help="Task set (default: the model's own).")
-    text = "Splits to answer (default: dev,test)."
+    what.add_argument(
+        "--tasks", metavar="SET", help="Read this task set (default: the model's own)."
+    )
+    text = "Answer these splits (default: dev,test)."
     what.add_argument("--split", default="dev,test", metavar="A,B", help=text)
-    what.add_argument("--text", nargs="+", metavar="T", help="A sentence, or two for a pair.")
-    text = "File of texts, one a line; a pair has a tab between its two."
+    what.add_argument(
+        "--text", nargs="+", metavar="T", help="Answer this sentence, or two for a pair."
+    )
+    text = "Answer the texts of this file, one a line; a pair has a tab between its two."
     what.add_argument("--texts", type=Path, metavar="FILE", help=text)
-    what.add_argument("--task", metavar="NAME", help="Only this task (default: all that fit).")
+    what.add_argument(
+        "--task", metavar="NAME", help="Answer only this task (default: all that fit)."
+    )
     where = parser.add_argument_group("where to")
-    where.add_argument("--out", type=Path, metavar="DIR", help="Folder of the prediction files.")
+    where.add_argument(
+        "--out", type=Path, metavar="DIR", help="Write the predictions to this folder."
+    )
     add_quiet(where, "Print only warnings.")
     return parser
 

@@ -92,7 +92,7 @@ class RungScheduler(Unpickled, FIFOScheduler):
         self.watch.heard(trial.trial_id)
         record = json.loads(result[RECORD])
         if record.get("heartbeat"):
-            self.engine.heartbeat(trial.trial_id, int(record["examples"]))
+            self.engine.heartbeat(trial.trial_id, int(record["examples"]), record["doing"])
         elif not self.engine.evaluated(trial.trial_id, record):
             return str(TrialScheduler.STOP)
         self.engine.tick()

@@ -22,8 +22,10 @@ EXAMPLES = {
 def make_parser() -> Parser:
     about = "Write a page about a search: one file that opens offline."
     parser = command_parser("report", about, EXAMPLES)
-    parser.add_argument("run", nargs="+", type=Path, metavar="RUN", help="Folder of a search.")
-    text = f"File to write (default: {REPORT} in the first run's folder)."
+    parser.add_argument(
+        "run", nargs="+", type=Path, metavar="RUN", help="Read this search's folder."
+    )
+    text = f"Write this file (default: {REPORT} in the first run's folder)."
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     add_data(parser)
     text = "Write the runs' TensorBoard files again as well."

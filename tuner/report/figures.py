@@ -19,7 +19,8 @@ PURPLE, SKY, GREY = "@purple@", "@sky@", "@grey@"
 CLASSES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY)
 SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up", "star", "x")
 # From little to much; lightness alone carries it, so it survives any colour vision and a printer.
-AMOUNT = [[0, "@low@"], [0.5, "@middle@"], [1, "@high@"]]
+# It goes only so far that text in INK can be read on all of it.
+AMOUNT = [[0, "@low@"], [1, "@high@"]]
 # For numbers on points and lines: the middle of plasma. Of its ends one would be lost on a light
 # page and the other on a dark one; lightness alone still tells the order.
 SCALE = [[0, "rgb(143, 16, 161)"], [0.5, "rgb(203, 71, 120)"], [1, "rgb(241, 132, 76)"]]

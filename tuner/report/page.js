@@ -23,11 +23,11 @@
   }
 
   const NAMES = ["paper", "ink", "faint", "soft", "blue", "orange", "green", "red", "purple", "sky",
-    "grey", "low", "middle", "high"];
+    "grey", "low", "high"];
 
   const ON_PAPER = {paper: "#ffffff", ink: "#000000", faint: "#d5d8dc", soft: "#444444",
     blue: "#0072b2", orange: "#e69f00", green: "#009e73", red: "#d55e00", purple: "#cc79a7",
-    sky: "#56b4e9", grey: "#767c85", low: "#f2f6fa", middle: "#6baed6", high: "#08306b"};
+    sky: "#56b4e9", grey: "#767c85", low: "#f2f6fa", high: "#6baed6"};
 
   function coloursNow() {
     const style = getComputedStyle(document.documentElement);

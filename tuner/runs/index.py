@@ -26,6 +26,7 @@ class Index:
         self.open: dict[str, TrialState] = {}  # in the order of their creation
         self.ended: list[TrialState] = []  # in the order of their closing
         self.counts: Counter[str] = Counter()  # of the search, by status
+        self.entered: Counter[int] = Counter()  # configurations at each level, failed ones apart
         # By length, score and creation. Repeats are apart: they are no part of the search.
         self.ranked: list[tuple[int, float, int, TrialState]] = []
         self.last_number = self.last_id = -1
@@ -39,6 +40,7 @@ class Index:
             self.further.append(trial)
         else:
             runs.append(trial)
+            self.entered[trial.level] += 1
         if trial.of is None:
             self.search.append(trial)
             self.counts["open"] += trial.origin != "expected"  # no one of those that were asked for
@@ -50,6 +52,8 @@ class Index:
     def closed(self, trial: TrialState, score: float | None) -> None:
         del self.open[trial.id]
         self.ended.append(trial)
+        if trial.status == "failed" and trial in self.runs.get(trial.configuration, ()):
+            self.entered[trial.level] -= 1
         if trial.of is None and trial.origin != "expected":
             self.counts["open"] -= 1
             self.counts[trial.status] += 1

@@ -155,7 +155,11 @@ class SearchRequest:
     distill_text: Annotated[
         str | None,
         Flag(
-            "With --distill: texts that it answers too, one a line.", HOW, "FILE", "none", free=True
+            "Let the teacher of --distill answer this file's texts too, one a line.",
+            HOW,
+            "FILE",
+            "none",
+            free=True,
         ),
     ] = None
     keep: Annotated[
@@ -174,6 +178,12 @@ class SearchRequest:
             object.__setattr__(self, "warm_start", earlier)
         if isinstance(self.set, Mapping):
             object.__setattr__(self, "set", settled_settings(self.set))
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What --set and --encoder fix in the space."""
+        encoder = {} if self.encoder is None else {"encoder.name": self.encoder}
+        return {**self.set, **encoder}
 
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -231,7 +241,7 @@ class ExecutionOptions:
         Path, Flag("Keep the runs in this folder, or at a URL as s3://bucket/path.", RUN, "DIR")
     ] = Path("runs")  # a URL becomes `remote`
     local_path: Annotated[
-        Path, Flag("With a URL, keep the driver's own copy in this folder.", RUN, "DIR")
+        Path, Flag("Keep the driver's own copy in this folder, with a URL.", RUN, "DIR")
     ] = Path("runs")
     remote: str | None = None  # the URL, secrets and all: not for people's eyes
     address: Annotated[

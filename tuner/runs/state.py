@@ -6,6 +6,7 @@ made from this, so whatever is true of it after a crash is true of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -15,7 +16,10 @@ from tuner.runs.request import PromotionName
 
 Event = dict[str, Any]
 Warn = Callable[[str], None]
-Status = Literal["open", "finished", "stopped", "failed"]
+Status = Literal["open", "finished", "stopped", "failed"]  # as the ledger has it
+# What people are told of a trial, wherever they look: see `RunState.outcome`.
+Outcome = Literal["finished", "promoted", "waiting", "pruned", "failed", "lost", "running"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 DEFAULT = "default"  # origin of the default configuration's trial
 START = "start_from"  # origin of a point that the space, or an earlier run, names
@@ -48,6 +52,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "end": ("reason",),
 }
 CLOSING: tuple[Status, ...] = ("finished", "stopped", "failed")
+OVER = ("complete", "time")  # reasons of an end after which nobody is trained further
 
 
 def trial_id(index: int) -> str:
@@ -122,7 +127,8 @@ class TrialState:
 
     def __repr__(self) -> str:
         score = f", score {best['score']:.3f}" if (best := self.best()) else ""
-        return f"TrialState({self.id}, {self.status}{score}, {self.examples} examples)"
+        ended = "" if self.status == "finished" else f", {self.status}"
+        return f"TrialState({self.id}{ended}{score}, {self.examples} examples)"
 
     @property
     def is_repeat(self) -> bool:
@@ -194,8 +200,7 @@ class RunState:
     _index: Index = field(default_factory=Index, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{n} {status}" for status, n in self.counts().items() if n)
-        return f"RunState({self.name!r}: {counts or 'no trials'})"
+        return f"RunState({self.name!r}: {self.outcomes_text() or 'no trials'})"
 
     @classmethod
     def from_events(cls, events: Iterable[Event], warn: Warn = print) -> RunState:
@@ -400,6 +405,41 @@ class RunState:
     def counts(self) -> dict[str, int]:
         """Trials of the search by status, every status named."""
         return {status: self._index.counts[status] for status in get_args(Status)}
+
+    def outcome(self, trial: TrialState) -> Outcome:
+        """How it ended, in the one word that everybody who shows a trial uses.
+
+        The settings of a run that is shorter than the finals were promoted, if a longer run has
+        them; else it waits until that is decided, and then it was pruned.
+        """
+        if trial.status == "failed":
+            return "lost" if trial.kind == INFRASTRUCTURE else "failed"
+        if trial.status == "stopped":
+            return "pruned"
+        over = self.ended in OVER
+        if trial.status == "open":
+            return ("pruned" if over else "waiting") if trial.frozen else "running"
+        above = trial.level + 1
+        if trial.is_repeat or above >= len(self.rungs):
+            return "finished"
+        if any(run.level >= above for run in self.runs_of(trial.configuration)):
+            return "promoted"
+        full = self._index.entered[above] >= self.rungs[above][1]
+        return "pruned" if over or full else "waiting"
+
+    def outcomes(self) -> dict[Outcome, int]:
+        """Configurations by what became of them: the longest run that was no failure says it."""
+        found: Counter[Outcome] = Counter()
+        for first in self.search_trials:
+            if first.origin != EXPECTED:  # no one of those that were asked for
+                ends = [self.outcome(run) for run in self._index.runs.get(first.id, [first])]
+                good = [end for end in ends if end not in ("failed", "lost", "running")]
+                found[[*ends, *good][-1]] += 1
+        return {outcome: found[outcome] for outcome in OUTCOMES}
+
+    def outcomes_text(self) -> str:
+        """3 finished, 2 pruned"""
+        return ", ".join(f"{n} {outcome}" for outcome, n in self.outcomes().items() if n)
 
     @property
     def examples(self) -> int:

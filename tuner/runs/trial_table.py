@@ -3,7 +3,7 @@
 | column | what it is |
 |---|---|
 | trial, number, origin, of, seed | its id, the study's number, who proposed it, what it repeats |
-| status, reason | finished, stopped, failed or open, and why |
+| status, reason | finished, promoted, waiting, pruned, failed, lost or running, and why |
 | examples, seconds | what it was trained on, and for how long |
 | scored_at, checkpoint | the evaluation that stands for it: its examples and its folder, if kept |
 | score_X, low_X, high_X | its score with 95 % interval, for X overall and every task |
@@ -64,7 +64,7 @@ def _row(trial: TrialState, state: RunState) -> dict[str, Any]:
         "origin": trial.origin,
         "of": trial.of,
         "seed": trial.seed,
-        "status": trial.status,
+        "status": state.outcome(trial),
         "reason": trial.reason or None,
         "examples": trial.examples,
     }

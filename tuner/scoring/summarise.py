@@ -41,9 +41,6 @@ def summarise(
     ranked = state.ranked()
     default = default_of(state)
     lost = [trial for trial in state.trials.values() if trial.kind == INFRASTRUCTURE]
-    counts = state.counts()
-    in_search = sum(trial.of is None for trial in lost)
-    counts |= {"failed": counts["failed"] - in_search, "lost": in_search}
     lead, lead_at = _lead(state, folder, tasks)
     fitted, notes = _fitted(state, folder, tasks)
     gain = _gain(state, folder, tasks, fitted)
@@ -52,7 +49,7 @@ def summarise(
         tasks=tasks.name,
         goal=state.goal,
         num_samples=state.num_samples,
-        counts=counts,
+        counts=state.outcomes(),
         failures=_failures(state.trials.values()),
         lost=[trial.id for trial in lost],
         examples=sum(trial.examples for trial in state.trials.values()),

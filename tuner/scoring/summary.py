@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from tuner.runs.state import Outcome
 from tuner.scoring.crossfit import CrossFit, Difference
 
 
@@ -95,7 +96,7 @@ class Summary:
     tasks: str
     goal: str  # what trials are ranked by: the overall score or a task
     num_samples: int  # trials that the search is to have
-    counts: dict[str, int]  # finished, stopped, failed, lost, open
+    counts: dict[Outcome, int]  # of configurations
     failures: list[Failures]
     lost: list[str]  # trials that ended with their machine
     examples: int

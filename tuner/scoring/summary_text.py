@@ -17,14 +17,11 @@ def summary_text(summary: Summary) -> str:
     return "\n\n".join("\n".join(map(one_line, part)) for part in parts if part)
 
 
-ENDS = {"finished": "finished", "stopped": "pruned", "failed": "failed", "lost": "lost"}
-
-
 def _head(summary: Summary) -> list[str]:
     counts = summary.counts
-    done = sum(counts[end] for end in ENDS)
-    ends = ", ".join(f"{counts[end]} {said}" for end, said in ENDS.items() if counts[end])
-    going = f", {counts['open']} not ended" if counts["open"] else ""
+    done = sum(counts.values()) - counts["running"]
+    ends = ", ".join(f"{n} {end}" for end, n in counts.items() if n and end != "running")
+    going = f", {counts['running']} not ended" if counts["running"] else ""
     of = f"search {summary.name} on {summary.tasks}" if summary.name else "search"
     ended = f" ({ends}{going})" if done else going
     lines = [f"{of}: {done} of {summary.num_samples} trials{ended}"]
@@ -78,8 +75,8 @@ def _holds(summary: Summary) -> list[str]:
     lines = []
     if (gain := summary.gain) is not None:
         lines.append(
-            f"gain over the default on held-out rows: {difference_text(gain.difference)} "
-            f"(best of {gain.configurations}, {gain.examples:,} examples)"
+            f"what choosing among {gain.configurations} configurations gains over the default on "
+            f"held-out rows, {gain.examples:,} examples each: {difference_text(gain.difference)}"
         )
     if summary.best and summary.default is None:
         lines.append("no run of the default configuration has finished to compare with")

@@ -13,7 +13,6 @@ from model.cli.parser import Parser, command_parser
 from model.cli.status import doing
 from model.cli.text import say
 from model.common.errors import Gathered
-from model.common.hub import require_encoder
 from tuner.runs.request import ExecutionOptions, SearchRequest
 
 if TYPE_CHECKING:
@@ -40,13 +39,14 @@ def make_parser() -> Parser:
 
 def setting_faults(arguments: argparse.Namespace) -> list[str]:
     """What the space and --set have wrong, beside flags that cannot be read."""
-    from tuner.search.plan import open_space
+    from tuner.space.space import load_space  # without PyTorch, so that a typo is told at once
 
     gathered = Gathered("search")
     given = given_for(SearchRequest, vars(arguments))
     with gathered:
         if not getattr(arguments, "resume", False):  # a run that goes on has a space of its own
-            open_space(sound(SearchRequest(**given)))
+            request = sound(SearchRequest(**given))
+            load_space(request.space, request.tasks, request.overrides)
     return gathered.faults
 
 
@@ -63,9 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
         from tuner.search.driver import search
 
         request, options = read_arguments(arguments)
-    if isinstance(request.encoder, str):
-        with doing(f"looking for the encoder {request.encoder}", quiet):
-            require_encoder(request.encoder)
     if arguments.dry_run:
         from tuner.search.dry_run import dry_run
 

@@ -9,7 +9,6 @@ from typing import Any, ParamSpec
 
 from model.cli.flags import flags_of, given_for
 from model.common.errors import InputError, suggest
-from model.common.hub import require_encoder
 from tuner.runs.request import ExecutionOptions, PromotionName, SamplerName, SearchRequest
 from tuner.search.checks import complete
 from tuner.search.driver import search
@@ -36,8 +35,6 @@ def only_what_is_given(signature: Callable[P, SearchResult]) -> Callable[P, Sear
             raise InputError("run_search", faults)
         options = ExecutionOptions(**given_for(ExecutionOptions, given))
         request, options = complete(given_for(SearchRequest, given), options)
-        if isinstance(request.encoder, str):
-            require_encoder(request.encoder)
         return search(request, options)
 
     return start

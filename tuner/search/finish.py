@@ -47,7 +47,7 @@ class SearchResult:
     soup: SoupRecord | None = None
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{n} {status}" for status, n in self.state.counts().items() if n)
+        counts = self.state.outcomes_text()
         return f"SearchResult({str(self.folder)!r}: {counts or 'no trials'}; best: {self.best})"
 
     @property

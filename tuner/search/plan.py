@@ -10,6 +10,7 @@ from typing import Any
 from model.cli.flags import sound
 from model.cli.text import clock
 from model.common.errors import Gathered
+from model.common.hub import OWN, require_encoder
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
@@ -116,6 +117,7 @@ def plan_search(
         storage = open_storage(options, name)
         if options.resume:  # only a run that there is has a space of its own
             space, changed = open_run_space(request, folder)
+            check_encoders(space, console)
             check_against(request, space)
             if not (folder / TEACHER_TEXTS).exists():  # else they are answered, and may be gone
                 check_texts(request, space)
@@ -124,6 +126,7 @@ def plan_search(
     with gathered:
         if not options.resume:
             space, changed = open_space(request), False
+            check_encoders(space, console)
             check_against(request, space)
             check_texts(request, space)
             earlier = tuple(knowledge(request, space))
@@ -154,6 +157,13 @@ def plan_search(
         storage=storage,
         study=study,
     )
+
+
+def check_encoders(space: Space, console: SearchConsole) -> None:
+    """That there is a way to each that the space, or --set, names on the Hub."""
+    if names := [name for name in space.encoders if name not in OWN]:
+        with console.phase(f"looking for {' and '.join(names)}"):
+            require_encoder(*names)
 
 
 def check_study(place: StudyPlace, options: ExecutionOptions, name: str, folder: Path) -> None:
@@ -190,10 +200,7 @@ def stages_of_run(state: RunState, wanted: Stages) -> Stages:
 
 
 def open_space(request: SearchRequest) -> Space:
-    overrides = dict(request.set)
-    if request.encoder is not None:
-        overrides["encoder.name"] = request.encoder
-    return load_space(request.space, request.tasks, overrides)
+    return load_space(request.space, request.tasks, request.overrides)
 
 
 def open_run_space(request: SearchRequest, folder: Path) -> tuple[Space, bool]:

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from model.cli.status import apart, doing, on_terminal
 from model.cli.text import clock, one_line, settings_text, short, shorten
-from tuner.runs.state import OVERALL, OVERALL_NAMES, RunState, TrialState, objective_value
+from tuner.runs.state import (
+    OVERALL,
+    OVERALL_NAMES,
+    Outcome,
+    RunState,
+    TrialState,
+    objective_value,
+)
 
 if TYPE_CHECKING:
     from tuner.engine.engine import Engine, Live
@@ -28,8 +35,10 @@ REFRESH = 0.25  # seconds between two drawings
 STILL = 1.0  # seconds after which the block is drawn although nobody asked for it
 WINDOW = 30.0  # seconds over which the speed is measured
 KNOWN = 5.0  # seconds of training after which the time that is left is said
-BAR = (6, 20)  # the narrowest and the widest
+BAR = (6, 20)  # the narrowest and the widest; where there is less room, there is none
+DOING = len("evaluating")  # the longest of what a trial does
 NAME = 5  # letters that a task's name has at least, where there is little room
+ENDS: tuple[Outcome, ...] = ("promoted", "waiting", "pruned", "failed", "lost")
 SETTINGS = 6  # lines at most, and no more than a quarter of the screen
 
 
@@ -176,7 +185,7 @@ class View:
         if state.events == self.events:
             return
         self.events = state.events
-        self.counts = state.counts()
+        self.counts = state.outcomes()
         self.best = best_line(state)
         self.settings = settings_of(state)
 
@@ -208,11 +217,10 @@ class View:
 
     def head(self, now: float) -> str:
         counts, trials = self.counts, self.engine.stages.trials
-        done = counts["finished"] + counts["stopped"] + counts["failed"]
+        done = sum(counts.values()) - counts["running"]
         name = [self.engine.state.name] if self.engine.state.name else []
         parts = [*name, f"{done} of {trials} trials", f"{len(self.engine.live)} running"]
-        ends = {"stopped": "pruned", "failed": "failed"}
-        parts += [f"{counts[end]} {said}" for end, said in ends.items() if counts[end]]
+        parts += [f"{counts[end]} {end}" for end in ENDS if counts[end]]
         repeats = len(self.engine.state.repeats)
         parts += [f"{repeats} again with other seeds"] if repeats else []
         left = self.left(now)
@@ -239,27 +247,30 @@ class View:
         return list(dict.fromkeys([goal, *state.reports[-1].get("tasks", {})]))
 
     def table(self, shown: list[Live], names: list[str], width: int) -> list[str]:
-        """A line per trial: how far it is, and its last scores below the names of the tasks."""
+        """A line per trial: what it does, how far it is, and its last scores below the tasks."""
         trials = [self.engine.state.trials[live.trial] for live in shown]
         mosts = [trial.length or self.engine.stages.final.examples for trial in trials]
         pairs = zip(shown, mosts, strict=True)
         counts = [f"{live.examples:,}/{most:,}" for live, most in pairs]
-        count, ident = max(map(len, counts), default=0), max(map(len, self.engine.live), default=0)
-        # All but the bar and the names: two columns before it, "100 %" and what stands between.
-        taken = 2 + ident + 2 + len(" 100 %  ") + count + 1
-        letters = narrowed(names, width - taken - BAR[0])
-        bar = max(BAR[0], min(BAR[1], width - taken - sum(2 + n for n in letters)))
+        ident = max(map(len, self.engine.live), default=0)
+        # All but the bar and the names: two columns, the name, the state, "100 %" and the count.
+        before = 2 + ident + 2 + DOING + len(" 100 %  ")
+        if before + max(map(len, counts), default=0) + sum(2 + len(n) for n in names) >= width:
+            counts = [f"{live.examples:,}" for live in shown]  # the share says the rest
+        count = max(map(len, counts), default=0)
+        letters = narrowed(names, width - 1 - before - count)
+        room = width - 1 - before - count - sum(2 + n for n in letters) - 2
+        bar = min(BAR[1], room) if room >= BAR[0] else 0
+        start = before + count + (2 + bar if bar else 0)
         heads = (f"  {shorten(name, n):>{n}}" for name, n in zip(names, letters, strict=True))
-        lines = [f"{'':{taken - 1 + bar}}{''.join(heads)}"] if names else []
+        lines = [f"{'':{start}}{''.join(heads)}"] if names else []
         for live, trial, most, told in zip(shown, trials, mosts, counts, strict=True):
             share = min(1.0, live.examples / most) if most else 0.0
             full = int(bar * share)
-            drawn = self.full * full + self.empty * (bar - full)
-            said = self.scores(trial, names, letters)
-            said = said or ("  training" if live.examples else "  starting")
-            lines.append(
-                f"  {live.trial:<{ident}}  {drawn} {100 * share:3.0f} %  {told:>{count}}{said}"
-            )
+            drawn = f"  {self.full * full}{self.empty * (bar - full)}" if bar else ""
+            doing = "saving" if self.engine.draining else live.doing
+            line = f"  {live.trial:<{ident}}  {doing:<{DOING}}{drawn} {100 * share:3.0f} %  "
+            lines.append(f"{line}{told:>{count}}{self.scores(trial, names, letters)}")
         return lines
 
     def scores(self, trial: TrialState, names: list[str], letters: list[int]) -> str:

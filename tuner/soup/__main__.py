@@ -32,19 +32,21 @@ def make_parser() -> Parser:
     about = "Combine the best checkpoints of a run into one model."
     parser = command_parser("soup", about, EXAMPLES, NOTE)
     what = parser.add_argument_group("what to combine")
-    text = "A run's folder, as runs/default; of several, ensembles over all of them."
+    text = "Combine the trials of this run; of several, make ensembles over all of them."
     what.add_argument("runs", type=Path, nargs="+", metavar="RUN", help=text)
     text = "Combine the best K trials (default: the search's --keep)."
     what.add_argument("-k", "--keep", type=int, metavar="K", help=text)
-    what.add_argument("--methods", metavar="A,B", help="Only these methods (default: all).")
+    what.add_argument("--methods", metavar="A,B", help="Try only these methods (default: all).")
     add_data(what)
     how = parser.add_argument_group("how to combine")
-    text = "Halvings of dev, to cross-fit averages (default: 1)."
+    text = "Cross-fit averages over so many halvings of dev (default: 1)."
     how.add_argument("--halvings", type=int, metavar="N", default=1, help=text)
-    text = "Of several runs: folder of the ensembles (default: ensembles, beside the first)."
+    text = (
+        "Write the ensembles of several runs to this folder (default: ensembles, beside the first)."
+    )
     how.add_argument("--out", type=Path, metavar="DIR", help=text)
     how.add_argument("--folders", action="store_true", help="Write every soup's model folder.")
-    text = "Ray cluster whose workers evaluate, 'auto' on its head node (default: this machine)."
+    text = "Evaluate on this Ray cluster; 'auto' on its head node (default: this machine)."
     how.add_argument("--address", metavar="A", help=text)
     how.add_argument("-v", "--verbose", action="store_true", help="Show all methods.")
     add_quiet(how, "Print only warnings and the table.")

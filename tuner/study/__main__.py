@@ -36,21 +36,31 @@ def make_parser() -> Parser:
     commands.add_parser("list", help=about, description=about)
     about = "Tell what a study varies, holds and reports."
     show = commands.add_parser("show", help=about, description=about)
-    show.add_argument("study", metavar="NAME", help="A shipped study, or a YAML file.")
+    show.add_argument(
+        "study", metavar="NAME", help="Take this study: a shipped one's name or a YAML file."
+    )
     about = "Train every row of a study, and set its table."
     work = commands.add_parser("run", help=about, description=about)
-    work.add_argument("study", metavar="NAME", help="A shipped study, or a YAML file.")
+    work.add_argument(
+        "study", metavar="NAME", help="Take this study: a shipped one's name or a YAML file."
+    )
     work.add_table(StudyRequest)
     work.add_table(ExecutionOptions)
     about = "Set the table of what was trained before."
     table = commands.add_parser("table", help=about, description=about)
-    table.add_argument("study", metavar="NAME", help="A shipped study, or a YAML file.")
+    table.add_argument(
+        "study", metavar="NAME", help="Take this study: a shipped one's name or a YAML file."
+    )
     about = "Write a row that was trained as a folder that predict takes."
     ensemble = commands.add_parser("ensemble", help=about, description=about)
-    ensemble.add_argument("study", metavar="NAME", help="A shipped study, or a YAML file.")
-    ensemble.add_argument("row", metavar="ROW", help="Its label: an ensemble's, or any other.")
     ensemble.add_argument(
-        "--out", metavar="DIR", type=Path, required=True, help="Folder to write, a new one."
+        "study", metavar="NAME", help="Take this study: a shipped one's name or a YAML file."
+    )
+    ensemble.add_argument(
+        "row", metavar="ROW", help="Take the row of this label, an ensemble's or any other."
+    )
+    ensemble.add_argument(
+        "--out", metavar="DIR", type=Path, required=True, help="Write this folder, a new one."
     )
     for flag in ("name", "storage_path"):
         flags_of(ExecutionOptions)[flag].add_to(table)

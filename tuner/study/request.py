@@ -28,28 +28,42 @@ def read_files(given: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
-    tasks: Annotated[str | None, Flag("Task set.", WHAT, "SET", "the study's")] = None
-    data: Annotated[str | None, Flag("Folder with the tasks' files.", WHAT, "DIR", "none")] = None
+    tasks: Annotated[str | None, Flag("Train on this task set.", WHAT, "SET", "the study's")] = None
+    data: Annotated[
+        str | None, Flag("Read the tasks' files in this folder.", WHAT, "DIR", "none")
+    ] = None
     encoder: Annotated[
-        str | None, Flag("Encoder: minilm, a folder, a Hub id.", WHAT, "NAME", "the paper's")
+        str | None,
+        Flag("Train this encoder: minilm, a folder or a Hub id.", WHAT, "NAME", "the paper's"),
     ] = None
     scale: Annotated[
-        float, Above(0), AtMost(10), Flag("Share of the paper's training.", WHAT, "X")
+        float,
+        Above(0),
+        AtMost(10),
+        Flag("Train for this share of the paper's training.", WHAT, "X"),
     ] = 1.0
     examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Examples of every training, all rows alike.", WHAT, "N", "the paper's times --scale"),
+        Flag("Train every row for so many examples.", WHAT, "N", "the paper's times --scale"),
     ] = None
-    seeds: Annotated[int, AtLeast(1), AtMost(50), Flag("Seeds of every row.", WHAT, "N")] = 1
-    seed: Annotated[int, AtLeast(0), Flag("The first of them.", WHAT, "N")] = 0
+    seeds: Annotated[
+        int, AtLeast(1), AtMost(50), Flag("Train every row with so many seeds.", WHAT, "N")
+    ] = 1
+    seed: Annotated[int, AtLeast(0), Flag("Begin with this seed.", WHAT, "N")] = 0
     set: Annotated[
         dict[str, Any],
-        Flag("Hold a setting in all rows. May be repeated.", WHAT, "K=V", "none", read=read_set),
+        Flag("Hold a setting in all rows; may be repeated.", WHAT, "K=V", "none", read=read_set),
     ] = field(default_factory=dict)
     file: Annotated[
         dict[str, str],
-        Flag("A file that a row needs. May be repeated.", WHAT, "N=FILE", "none", read=read_files),
+        Flag(
+            "Give a file that a row needs; may be repeated.",
+            WHAT,
+            "N=FILE",
+            "none",
+            read=read_files,
+        ),
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -59,6 +59,10 @@ def test_what_is_in_the_cache_needs_no_network(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     (tmp_path / "models--some--encoder" / "snapshots").mkdir(parents=True)
     hub.require_encoder("some/encoder")
+    with pytest.raises(InputError) as refused:
+        hub.require_encoder("some/encoder", "tiny", "no/one", "nor/another")
+    named = [fault.split(" is not on")[0] for fault in refused.value.faults]
+    assert named == ["'no/one'", "'nor/another'"]  # all at once
 
 
 def test_folders_and_our_own_encoders_do_not_ask(

@@ -54,27 +54,27 @@ def test_a_cluster_of_one_is_looked_at(ray: None, tmp_path: Path) -> None:
         check_nodes(tmp_path, None, ["/nowhere/at/all"])
 
 
-def test_goods_arrive_as_they_were_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_arrive_as_they_were_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "node"))
     (tmp_path / "node").mkdir()
     data, tasks = tmp_path / "data", tmp_path / "mine.yaml"
     (data / "inner").mkdir(parents=True)
     (data / "inner" / "rows.csv").write_text("a,b\n")
     tasks.write_text("tasks: {}\n")
-    parcels, large = pack([str(data), str(tasks), str(data)])
-    assert large == [] and set(parcels) == {str(data), str(tasks)}
+    packages, large = pack([str(data), str(tasks), str(data)])
+    assert large == [] and set(packages) == {str(data), str(tasks)}
     job = Job("t0001", {"encoder.name": "tiny"}, str(tasks), str(data), "out", 1)
-    there = localize(job, parcels)
+    there = localize(job, packages)
     assert there.data is not None and there.data != job.data
     assert (Path(there.data) / "inner" / "rows.csv").read_text() == "a,b\n"
     assert Path(there.tasks).name == "mine.yaml" and Path(there.tasks).read_text() == "tasks: {}\n"
     assert there.settings == job.settings
-    assert localize(job, parcels) == there  # and unpacked once
-    assert unpack(parcels[str(data)]) == Path(there.data)
+    assert localize(job, packages) == there  # and unpacked once
+    assert unpack(packages[str(data)]) == Path(there.data)
     assert localize(job, {}) is job
 
 
-def test_the_same_content_is_the_same_parcel(tmp_path: Path) -> None:
+def test_the_same_content_is_the_same_package(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     before = pack([str(tmp_path / "a")])[0]
     os.utime(tmp_path / "a", (1, 1))

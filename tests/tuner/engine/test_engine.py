@@ -1,4 +1,4 @@
-"""What a search decides, without Ray: the engine, a trial's records, the seam's bookkeeping."""
+"""What a search decides, without Ray: the engine, a trial's records, the adapters' bookkeeping."""
 
 from __future__ import annotations
 
@@ -798,7 +798,9 @@ def test_each_that_goes_no_further_is_told_once_with_rank_and_cutoff(
         engine.log = told.append
         return engine
 
-    search(listening, stages, dies_after=12)
+    state = search(listening, stages, dies_after=12).state
+    pruned = {trial.id for trial in state.trials.values() if state.outcome(trial) == "pruned"}
+    assert pruned == {line[:5] for line in told if " pruned " in line}  # the same word elsewhere
     first = {line[:5]: line[6:] for line in told if " pruned at 100 " in line}
     assert set(first) == set(SCORES) - {"t0000", "t0001", "t0002"}
     assert first["t0003"] == "pruned at 100 examples: .310, rank 4 of 5 so far, cutoff .510"
@@ -1068,7 +1070,7 @@ def test_a_dead_actor_is_no_fault_of_the_trial_unless_it_never_lived() -> None:
     assert classify(born_dead)["kind"] == "code"
 
 
-# --- the seam -----------------------------------------------------------------------------------
+# --- the adapters -------------------------------------------------------------------------------
 
 
 class FakeEngine:

@@ -101,7 +101,7 @@ class FakeEngine:
     def tick(self) -> None:
         pass
 
-    def heartbeat(self, name: str, examples: int) -> None:
+    def heartbeat(self, name: str, examples: int, doing: str) -> None:
         pass
 
     def paused(self, name: str) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -28,20 +29,26 @@ from tuner.report import figures
 from tuner.report.__main__ import main
 from tuner.report.answer.collect import BestAnswer, Contender, collect_answer
 from tuner.report.answer.draw import draw_scores, draw_tasks
-from tuner.report.answer.section import answer_section, expected_in_full
+from tuner.report.answer.section import answer_section, expected_in_full, gain_of
 from tuner.report.compare.collect import collect_comparison
-from tuner.report.history.collect import hypervolumes
+from tuner.report.history.collect import collect_history, hypervolumes
+from tuner.report.history.section import history_section
 from tuner.report.importance.collect import collect_importance
 from tuner.report.importance.draw import draw_importance
 from tuner.report.importance.section import mattered_section
 from tuner.report.mistakes.collect import best_trial_of, collect_mistakes, worst_of
+from tuner.report.mistakes.draw import draw_result
 from tuner.report.mistakes.section import mistakes_section
 from tuner.report.mistakes.vectors import collect_clouds
 from tuner.report.numbers import Estimate, short
 from tuner.report.repeating.collect import collect_repeating
 from tuner.report.run import load_run
 from tuner.report.write import report_of, write_report
+from tuner.runs.folder import LEDGER
+from tuner.runs.ledger import Ledger
 from tuner.runs.state import RunState
+from tuner.scoring.crossfit import Difference
+from tuner.scoring.summary import Gain
 from tuner.search.finish import with_report
 from tuner.search.terminal import SearchConsole
 from tuner.soup.methods import METHODS
@@ -199,7 +206,35 @@ def test_every_trial_is_in_the_curves_and_on_a_slot(run: Path, page: Page) -> No
     assert {name for trace in bars for name in trace["text"]} == {trial.id for trial in trials}
 
 
+def test_the_sentence_and_the_table_have_one_word_for_how_a_trial_ended(
+    run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "short"
+    shutil.copytree(run, copy)
+    with Ledger(copy / LEDGER) as ledger:  # as if all of them had been short
+        ledger.append("planned", rungs=[[1, 3], [10**6, 1]], num_samples=3)
+        ledger.append("end", reason="complete")
+    read = load_run(copy)
+    text = str(history_section(read, collect_history(read), "").body)
+    rows = re.findall(r"<td[^>]*>(t\d{4})</td><td[^>]*>(\w+)</td>", text)
+    wanted = {trial.id: read.state.outcome(trial) for trial in read.state.trials.values()}
+    assert dict(rows) == wanted and set(wanted.values()) == {"pruned", "failed"}
+    counted = Counter(wanted.values())
+    assert f"{counted['pruned']} pruned, {counted['failed']} failed." in text
+
+
 # --- the page -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("longest", "said"), [(1200, True), (400, False)])
+def test_the_gain_is_not_taken_for_that_of_a_model_that_was_trained_for_longer(
+    longest: int, said: bool
+) -> None:
+    gain = Gain(Difference(0.02, 0.01, 0.03), configurations=9, examples=400)
+    summary = SimpleNamespace(gain=gain, best=[SimpleNamespace(examples=longest)])
+    text = Page(str(gain_of(SimpleNamespace(summary=summary)))).text  # type: ignore[arg-type]
+    assert "after 400 examples each" in text and "best of 9 configurations" in text
+    assert ("The recommended model was trained for 1,200: this is not its gain" in text) == said
 
 
 @pytest.mark.parametrize("made", ["page", "souped"])
@@ -416,6 +451,27 @@ def test_marks_can_be_seen_on_any_paper() -> None:
         for paper in papers:
             low, high = sorted((luminance(mark), luminance(paper)))
             assert (high + 0.05) / (low + 0.05) > 2.3, (colour, paper)
+
+
+def test_the_digits_of_a_confusion_matrix_can_be_read_on_every_cell(run: Path) -> None:
+    style = (Path(figures.__file__).parent / "page.css").read_text(encoding="utf-8")
+
+    def shades_of(name: str) -> list[float]:
+        found = re.findall(rf"--{name}: #(\w+)", style)
+        return [luminance(tuple(bytes.fromhex(each))) for each in found]
+
+    shades = [shades_of(name) for name in ("ink", "low", "high")]
+    assert len(shades[0]) == 3  # light, dark, printed
+    for ink, *cells in zip(*shades, strict=True):
+        for cell in cells:  # all others lie between these two
+            low, high = sorted((ink, cell))
+            assert (high + 0.05) / (low + 0.05) > 4.5
+    read = load_run(run)
+    drawn = [draw_result(result, "") for result in collect_mistakes(read).results]
+    traces = [figure.data[0] for figure in drawn if figure is not None]
+    first = next(trace for trace in traces if "texttemplate" in trace)
+    assert first["textfont"] == {"color": figures.INK}
+    assert first["colorscale"] == [[0, "@low@"], [1, "@high@"]]
 
 
 def luminance(colour: Any) -> float:

@@ -45,12 +45,12 @@ def test_every_trial_has_a_row_with_all_that_is_known_of_it(tmp_path: Path) -> N
     assert (first["score_mood"], first["score_near"], first["low_mood"]) == (0.6, 0.4, None)
     assert first["checkpoint"] == "trials/t0000/checkpoints/c000100"
     assert found["t0001"]["checkpoint"] is None  # deleted
-    assert (found["t0001"]["status"], found["t0001"]["reason"]) == ("stopped", "too low")
+    assert (found["t0001"]["status"], found["t0001"]["reason"]) == ("pruned", "too low")
     assert (found["t0002"]["status"], found["t0002"]["reason"]) == ("failed", "broke")
     assert found["t0002"]["score_overall"] is None and found["t0002"]["examples"] == 0
     repeat = found["t0004"]
     assert (repeat["number"], repeat["origin"], repeat["of"]) == (4, "confirm", "t0000")
-    assert (repeat["seed"], repeat["status"], repeat["reason"]) == (7, "open", None)
+    assert (repeat["seed"], repeat["status"], repeat["reason"]) == (7, "running", None)
 
 
 def test_a_column_has_one_type_whatever_its_parameter_takes(tmp_path: Path) -> None:
@@ -91,6 +91,6 @@ def test_a_run_of_version_0_1_has_a_table(tmp_path: Path) -> None:
     assert found["t0001"]["params_pair.encoding"] == "cosine"
     assert found["t0001"]["settings_batch.sizes"] == "[8, 4, 4]"
     assert found["t0001"]["low_similarity"] < found["t0001"]["score_similarity"]
-    assert found["t0002"]["status"] == "open" and found["t0002"]["seconds"] > 0
+    assert found["t0002"]["status"] == "running" and found["t0002"]["seconds"] > 0
     for row in found.values():
         assert (ledger.parent / row["checkpoint"]).is_dir()

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
+from model.common import hub
+from model.common.errors import InputError
 from model.common.files import read_yaml
 from model.data.sources import load_split
 from model.data.tokens import tokenise
@@ -18,7 +20,11 @@ from tests.model.modules.encoders import save_encoder
 from tests.tuner.search_runs import run_here
 from tests.tuner.soup_runs import write_toy
 from tuner.runs.open import open_run
+from tuner.runs.request import ExecutionOptions, SearchRequest
+from tuner.search import plan
 from tuner.search.disk import estimate_size
+from tuner.search.plan import plan_search
+from tuner.search.terminal import SearchConsole
 from tuner.soup.ingredients import collect
 from tuner.soup.make import spec_of
 from tuner.soup.runner import LocalRunner
@@ -65,6 +71,21 @@ def test_a_space_knows_its_encoders(space: Path, other: Path) -> None:
     assert two.config({"encoder.name": str(other)}).encoder.name == str(other)
     assert load_space("default", None, {"encoder.name": "tiny"}).encoders == ("tiny",)
     assert estimate_size(two).model > 0
+
+
+@pytest.mark.parametrize("named", ["in the space", "by --set"])
+def test_encoders_that_only_the_hub_has_are_refused_where_it_is_away(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "no_way", lambda: True)
+    monkeypatch.setattr(plan, "load_tokenizer", pytest.fail)  # which tries for a minute or more
+    tasks = write_toy(tmp_path / "toy")
+    file = tmp_path / "two.yaml"
+    file.write_text(SPACE.format(tasks=tasks, other="no/encoder"))
+    by_set: dict[str, Any] = {"tasks": str(tasks), "set": {"encoder.name": "no/encoder"}}
+    request = SearchRequest(space=str(file)) if named == "in the space" else SearchRequest(**by_set)
+    with pytest.raises(InputError, match="'no/encoder' is not on this machine"):
+        plan_search(request, ExecutionOptions(storage_path=tmp_path), SearchConsole(quiet=True))
 
 
 @pytest.mark.slow

@@ -220,7 +220,7 @@ def test_letters_that_the_output_cannot_show_are_replaced(monkeypatch: pytest.Mo
 def test_the_block_is_drawn_in_place_below_the_events(terminal: Terminal) -> None:
     console, engine = terminal.console(), FakeEngine(trials=1, live=2)
     for step in range(1, 6):
-        engine.live["t0001"].examples = 100 * step
+        engine.live["t0001"].examples, engine.live["t0001"].doing = 100 * step, "training"
         console.draw(engine)
         console.log(f"event {step}")
     console.draw(engine)
@@ -230,11 +230,25 @@ def test_the_block_is_drawn_in_place_below_the_events(terminal: Terminal) -> Non
     assert shown[6].startswith("best .720 [.700, .740] (t0000)")
     assert shown[7] == "  with the default configuration"
     assert shown[8].split() == ["overall", "mood"]
-    assert shown[9] == "  t0001  " + "━" * 8 + "─" * 12 + "  42 %  500/1,200  training"
-    assert shown[10] == "  t0002  " + "─" * 20 + "   0 %    0/1,200  starting"
+    assert shown[9] == "  t0001  training    " + "━" * 8 + "─" * 12 + "  42 %  500/1,200"
+    assert shown[10] == "  t0002  starting    " + "─" * 20 + "   0 %    0/1,200"
     assert len(shown) == 11
     console.clear()
     assert len(terminal.screen()) == 5
+
+
+def test_what_a_trial_does_is_seen_after_its_first_scores_too(terminal: Terminal) -> None:
+    engine = FakeEngine(live=1)
+    live, view = engine.live["t0000"], View(engine)  # type: ignore[arg-type]
+    seen = []
+    for live.doing in ("starting", "training", "evaluating", "training"):
+        seen.append(view.lines(time.monotonic(), 20, 80)[-1].split()[1])
+        if live.doing == "evaluating":
+            engine.evaluate("t0000", 300)
+    engine.draining = "interrupted"
+    seen.append(view.lines(time.monotonic(), 20, 80)[-1].split()[1])
+    assert seen == ["starting", "training", "evaluating", "training", "saving"]
+    assert view.lines(time.monotonic(), 20, 80)[-1].endswith("300/1,200     .720   .500")
 
 
 def test_the_block_may_shrink_and_grow(terminal: Terminal) -> None:
@@ -423,7 +437,7 @@ def test_a_trial_is_measured_by_its_own_length_and_the_time_left_by_all_rungs() 
     engine.begin(length=300)
     view, now = view_after(engine, 10, 150)
     assert view.left(now) == pytest.approx((150 + 2 * 300 + MOST) / 15)
-    assert view.lines(now, 20, 100)[-1].endswith(" 50 %  150/300  training")
+    assert view.lines(now, 20, 100)[-1].endswith(" 50 %  150/300")
 
 
 def test_there_is_no_estimate_without_progress_or_while_stopping() -> None:
@@ -511,5 +525,5 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
     assert [line[10:] for line in shown[:3]] == ["event 4", "event 8", "event 12"]
     assert shown[3] == "careful" and shown[-1] == "the end"
     assert len(shown) == 9 and shown[4].startswith("x  0 of 6 trials  2 running")
-    assert re.fullmatch(r"  t0000  [━─]{20} +\d+ %  [\d,]+/1,200  training", shown[6])
+    assert re.fullmatch(r"  t0000  starting    [━─]{20} +\d+ %  [\d,]+/1,200", shown[6])
     assert max(map(len, shown)) < 70

@@ -49,8 +49,8 @@ def test_two_of_a_family_give_the_model_halfway_between_them(
         parameter.copy_((parameter.double() + theirs[parameter_name].double()) / 2)
 
     both = combine(WEIGHTS, [0, 1])
-    pot = SoupModel(folders, 0, torch.device("cpu"))
-    soup, tokenizer = pot.average(dict.fromkeys(between.tasks, both))
+    model = SoupModel(folders, 0, torch.device("cpu"))
+    soup, tokenizer = model.average(dict.fromkeys(between.tasks, both))
     for parameter_name, parameter in soup.named_parameters():
         torch.testing.assert_close(parameter, between.get_parameter(parameter_name))
     save_model(tmp_path / "soup", soup, tokenizer)

@@ -32,8 +32,8 @@ TASKS = load_task_set("sample")
 RIGHT = 0.6  # how often anything is right, whatever it is made of
 
 
-class NoiseKitchen:
-    """Whatever it serves is right at random: no checkpoint and no average is truly better."""
+class NoiseEvaluator:
+    """Whatever it answers is right at random: no checkpoint and no average is truly better."""
 
     def __init__(self, seed: int, count: int = 5, rows: int = 200, tasks: TaskSet = TASKS) -> None:
         self.tasks, self.seed = tasks, seed
@@ -52,11 +52,11 @@ class NoiseKitchen:
         }
 
     def answer(self, combinations: Mapping[str, Combination]) -> dict[str, Predictions]:
-        return {name: self._served(name, of) for name, of in combinations.items()}
+        return {name: self._answered(name, of) for name, of in combinations.items()}
 
-    def _served(self, name: str, of: Combination) -> Predictions:
+    def _answered(self, name: str, of: Combination) -> Predictions:
         if of.rule not in AVERAGES:
-            return blend(of.rule, [self._served(name, single(m)) for m in of.members], of.weights)
+            return blend(of.rule, [self._answered(name, single(m)) for m in of.members], of.weights)
         if of.single is None:
             self.wanted.add((name, of))
         if (name, of) not in self.predictions:
@@ -99,7 +99,7 @@ ONE_TASK = replace(TASKS, tasks=TASKS.tasks[:1])  # so that the truth is known: 
 def test_of_pure_noise_the_plain_score_flatters_and_the_cross_fitted_does_not(name: str) -> None:
     plain, cross_fitted = [], []
     for seed in range(200):
-        evaluator = NoiseKitchen(seed, tasks=ONE_TASK)
+        evaluator = NoiseEvaluator(seed, tasks=ONE_TASK)
         scorer = DevScorer(evaluator, "overall")
         plain.append(scorer.score(METHODS[name].choose(scorer)))
         cross_fitted.append(
@@ -112,7 +112,7 @@ def test_of_pure_noise_the_plain_score_flatters_and_the_cross_fitted_does_not(na
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_answers_every_task_and_can_be_cross_fitted(name: str) -> None:
-    evaluator = NoiseKitchen(0, rows=40)
+    evaluator = NoiseEvaluator(0, rows=40)
     combinations = METHODS[name].choose(DevScorer(evaluator, "overall"))
     assert set(combinations) == set(TASKS.names)
     for of in combinations.values():
@@ -129,7 +129,7 @@ def test_every_method_answers_every_task_and_can_be_cross_fitted(name: str) -> N
 
 def test_side_by_side_the_methods_come_to_the_same() -> None:
     names = [name for name, method in METHODS.items() if method.kind in ("single", WEIGHTS)]
-    alone, many = NoiseKitchen(5, rows=60), NoiseKitchen(5, rows=60)
+    alone, many = NoiseEvaluator(5, rows=60), NoiseEvaluator(5, rows=60)
     many.at_once = 4
     one, other = (score_methods(k, names, "overall", halvings=2) for k in (alone, many))
     assert [r.name for r in one] == [r.name for r in other]
@@ -143,7 +143,7 @@ def test_side_by_side_the_methods_come_to_the_same() -> None:
 def test_a_greedy_soup_is_never_worse_than_the_best_where_it_was_chosen(
     name: str, seed: int
 ) -> None:
-    evaluator = NoiseKitchen(seed, rows=60)
+    evaluator = NoiseEvaluator(seed, rows=60)
     scorer = DevScorer(evaluator, "overall")
     assert scorer.score(METHODS[name].choose(scorer)) >= scorer.score(METHODS[BEST].choose(scorer))
 
@@ -156,7 +156,7 @@ def test_a_greedy_soup_is_never_worse_than_the_best_where_it_was_chosen(
     ],
 )
 def test_what_is_chosen_for_a_task_is_never_worse_at_it(name: str) -> None:
-    evaluator = NoiseKitchen(3, rows=60)
+    evaluator = NoiseEvaluator(3, rows=60)
     scorer = DevScorer(evaluator, "overall")
     combinations, best = METHODS[name].choose(scorer), METHODS[BEST].choose(scorer)
     assert all(
@@ -177,7 +177,7 @@ def test_the_prior_vote_is_that_of_the_prior_ensembles_members() -> None:
 
 def test_learned_coefficients_are_the_best_of_all_averages() -> None:
     """On the rows that teach, no other coefficients have a lower loss; the useless have none."""
-    evaluator = NoiseKitchen(4, count=3, tasks=ONE_TASK)
+    evaluator = NoiseEvaluator(4, count=3, tasks=ONE_TASK)
     (name,) = ONE_TASK.names
     labels = evaluator.labels[name].astype(int)
     teach(evaluator, name, np.random.default_rng(0), (1.0, 1.0, -1.0))
@@ -200,7 +200,7 @@ def test_learned_coefficients_are_the_best_of_all_averages() -> None:
 
 def test_an_ensemble_is_selected_with_replacement() -> None:
     """By hand, pick after pick, with the best of all prefixes."""
-    evaluator = NoiseKitchen(0, count=4, rows=80, tasks=replace(TASKS, tasks=TASKS.tasks[2:]))
+    evaluator = NoiseEvaluator(0, count=4, rows=80, tasks=replace(TASKS, tasks=TASKS.tasks[2:]))
     (name,) = evaluator.tasks.names
     scorer = DevScorer(evaluator, "overall")
     order = scorer.order(range(4), name)
@@ -218,7 +218,7 @@ def test_an_ensemble_is_selected_with_replacement() -> None:
 
 
 def test_a_greedy_soup_takes_no_more_evaluations_than_it_has_ingredients() -> None:
-    evaluator = NoiseKitchen(1, count=8)
+    evaluator = NoiseEvaluator(1, count=8)
     steps = greedy_steps(DevScorer(evaluator, "overall"))
     assert len(steps) == 8 and evaluator.cost(evaluator.wanted) <= 7
     assert [step.candidate for step in steps] == DevScorer(evaluator, "overall").order(
@@ -233,7 +233,7 @@ def test_a_greedy_soup_takes_no_more_evaluations_than_it_has_ingredients() -> No
 def test_an_average_that_is_not_sought_takes_one_evaluation_and_a_learned_one_another_on_each_half(
     name: str, halvings: int, in_all: int
 ) -> None:
-    evaluator = NoiseKitchen(4, count=3)  # where what is learned is better than the best alone
+    evaluator = NoiseEvaluator(4, count=3)  # where what is learned is better than the best alone
     evaluator.answer(METHODS[name].choose(DevScorer(evaluator, "overall")))
     assert evaluator.cost(evaluator.wanted) == 1
     found = score_methods(evaluator, [BEST, name], "overall", halvings=halvings)
@@ -241,7 +241,7 @@ def test_an_average_that_is_not_sought_takes_one_evaluation_and_a_learned_one_an
 
 
 def test_a_goal_may_be_a_task() -> None:
-    evaluator = NoiseKitchen(2)
+    evaluator = NoiseEvaluator(2)
     task = TASKS.names[1]
     chosen = METHODS[BEST].choose(DevScorer(evaluator, task))
     values = [DevScorer(evaluator, task).task(task, single(member)) for member in evaluator.members]
@@ -249,7 +249,7 @@ def test_a_goal_may_be_a_task() -> None:
 
 
 def test_the_best_single_is_one_of_those_that_may_be_it() -> None:
-    evaluator = NoiseKitchen(2)
+    evaluator = NoiseEvaluator(2)
     scorer = DevScorer(evaluator, "overall")
     best, second = scorer.order(evaluator.members)[:2]
     assert METHODS[BEST].choose(scorer)[TASKS.names[0]] == single(best)
@@ -262,7 +262,7 @@ def test_the_prior_counts_down_from_the_best() -> None:
     assert prior([4, 2, 7]) == {4: 3.0, 2: 2.0, 7: 1.0}
 
 
-def test_equal_dishes_are_equal_whatever_the_order_they_were_named_in() -> None:
+def test_equal_combinations_are_equal_whatever_the_order_they_were_named_in() -> None:
     assert combine(WEIGHTS, [3, 1], [2, 1]) == combine(WEIGHTS, [1, 3], [1, 2])
     assert (
         combine(MEAN, [2])
@@ -288,23 +288,23 @@ def test_models_that_have_to_run_are_counted_once() -> None:
 
 def test_of_those_that_cannot_be_told_apart_the_one_with_fewest_models_is_recommended() -> None:
     names = [BEST, GREEDY, "task soups", "best per task"]
-    results = score_methods(NoiseKitchen(0), names, "overall", halvings=1)
+    results = score_methods(NoiseEvaluator(0), names, "overall", halvings=1)
     taken, sentence = recommend(results)
     assert taken.models == 1 and f"take the {taken.name} (1 model)" in sentence
     assert max(result.models for result in results) > 1
 
 
 def test_a_clear_gain_is_recommended_whatever_it_costs() -> None:
-    class Wise(NoiseKitchen):
+    class Wise(NoiseEvaluator):
         """Averages of predictions are right by far more often than anything alone."""
 
-        def _served(self, name: str, of: Combination) -> Predictions:
+        def _answered(self, name: str, of: Combination) -> Predictions:
             if of.rule == MEAN:
                 labels = self.labels[name]
                 classes = self.tasks[name].classes
                 probabilities = np.eye(classes)[labels.astype(int)] if classes else None
                 return Predictions(labels, probabilities)
-            return super()._served(name, of)
+            return super()._answered(name, of)
 
     results = score_methods(Wise(0), [BEST, GREEDY, "mean"], "overall", halvings=1)
     assert [r.name for r in results][0] == "mean"
@@ -343,11 +343,11 @@ def test_a_score_over_one_halving_is_set_beside_the_best_over_twenty() -> None:
 
 
 def test_what_equals_the_best_on_its_halvings_ranks_with_it() -> None:
-    class Alike(NoiseKitchen):
+    class Alike(NoiseEvaluator):
         """No average is ever better, so the greedy soup is the best model alone."""
 
-        def _served(self, name: str, of: Combination) -> Predictions:
-            predictions = super()._served(name, of)
+        def _answered(self, name: str, of: Combination) -> Predictions:
+            predictions = super()._answered(name, of)
             if not of.must_run:
                 return predictions
             labels = self.labels[name]
@@ -373,9 +373,10 @@ def test_what_is_clearly_worse_is_not_recommended_for_an_easy_halving() -> None:
 def test_the_best_single_has_the_score_that_the_search_gives_it() -> None:
     names = [BEST, "mean", "best per task"]
     known = held_out([0.5] * 20)
-    alone = {r.name: r for r in score_methods(NoiseKitchen(0), names, "overall", halvings=1)}
+    alone = {r.name: r for r in score_methods(NoiseEvaluator(0), names, "overall", halvings=1)}
     found = {
-        r.name: r for r in score_methods(NoiseKitchen(0), names, "overall", halvings=1, best=known)
+        r.name: r
+        for r in score_methods(NoiseEvaluator(0), names, "overall", halvings=1, best=known)
     }
     assert found[BEST].held_out is known
     for name in names:  # as far from the best single as without it

@@ -79,7 +79,7 @@ def test_every_parameter_and_every_choice_comes_up(name: str, spaces: dict[str, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_start_default_and_dearest_points_are_valid_runs(
+def test_start_default_and_most_expensive_points_are_valid_runs(
     name: str, spaces: dict[str, Space]
 ) -> None:
     space = spaces[name]
@@ -166,7 +166,7 @@ def test_the_default_space_is_the_embedded_default(spaces: dict[str, Space]) -> 
     assert (config.budget.examples, space.budget) == (2400, 9000)
 
 
-def test_the_dearest_run_of_the_full_space_has_everything_on(spaces: dict[str, Space]) -> None:
+def test_the_most_expensive_run_of_full_has_everything_on(spaces: dict[str, Space]) -> None:
     config = spaces["full"].config(spaces["full"].most_expensive())
     assert config.batch.sizes == (32, 32, 32) and config.surgery == "pcgrad"
     assert config.smart.weight > 0 and config.smart.steps == 2 and config.smart.every == 1

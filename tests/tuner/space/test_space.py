@@ -233,7 +233,7 @@ parameters:
     }
 
 
-def test_the_dearest_point_is_large_and_has_everything_on(make: Make) -> None:
+def test_the_most_expensive_point_is_large_and_has_everything_on(make: Make) -> None:
     space = make("""
 parameters:
   batch.sizes: {choice: [[8, 8, 40], [64, 8, 8], 16]}

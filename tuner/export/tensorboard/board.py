@@ -19,7 +19,7 @@ from typing import Any
 
 from model.cli.invocation import command
 from model.common.files import remove_folder
-from tuner.export.tensorboard.columns import OUTCOMES, Columns
+from tuner.export.tensorboard.columns import Columns
 from tuner.export.tensorboard.event_files import (
     BOARD,
     HISTORY,
@@ -40,9 +40,20 @@ from tuner.export.tensorboard.hparams import (
 from tuner.runs.folder import TRIALS, trial_folder
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.open import open_run
-from tuner.runs.state import CLOSING, CONFIRM, DISTILLED, Event, RunState, TrialState, Warn
+from tuner.runs.state import (
+    CLOSING,
+    CONFIRM,
+    DISTILLED,
+    Event,
+    Outcome,
+    RunState,
+    TrialState,
+    Warn,
+)
 from tuner.space.space import Space
 
+# Events after which another word may be true of a short run that has ended.
+DECIDING = ("run", "planned", "created", "failed", "end")
 PICTURED = 10  # of the best trials have pictures in a board that is made anew
 
 
@@ -70,7 +81,9 @@ class Board:
         self.warn = warn
         self.state = RunState(warn=lambda line: None)
         self.files: dict[str, EventFile] = {}
-        self.records: dict[str, list[tuple[Any, Event, int]]] = {}  # of the open trials
+        # Of trials that are open, or of which another word may be said later.
+        self.records: dict[str, list[tuple[Any, Event, int]]] = {}
+        self.told: dict[str, tuple[Outcome, Event]] = {}  # of the latter: the word, and their end
         self._live = self._warned = False
 
     @cached_property
@@ -135,6 +148,8 @@ class Board:
         self.state.apply(event)
         if name == "run" and self.state.starts == 1:
             self._begin(event)
+        if name in DECIDING:
+            self._tell_anew()
         trial = self.state.trials.get(event.get("trial", ""))
         if trial is None or closed:
             return
@@ -163,27 +178,42 @@ class Board:
         self.files[trial.id] = EventFile(self._place(trial))
         best = trial.chosen(self.state.objectives) if trial.status != "open" else None
         score = None if best is None else float(best["score"])
-        cells = self.columns.values(trial.settings, trial.origin, OUTCOMES[trial.status], score)
+        outcome = self.state.outcome(trial) if trial.status != "open" else "running"
+        cells = self.columns.values(trial.settings, trial.origin, outcome, score)
         start = session_start(name_of(trial, self.state), cells, trial.created)
         self.files[trial.id].add(start, trial.created)
 
     def _closed(self, trial: TrialState, event: Event) -> None:
-        # How it ended is among the first things that TensorBoard reads of a trial, and it holds
-        # on to those: so the file is written once more.
-        before, step = self.files[trial.id], trial.examples
-        self._start(trial)
-        for record in self.records.pop(trial.id, []):
-            self._write(trial, *record)
-        before.path.unlink(missing_ok=True)
-        self._add(trial, session_end(trial.status, event["time"]), event, step)
-        if trial.reason:
-            word = OUTCOMES[trial.status]
-            kind = f"{word} ({trial.kind})" if trial.kind else word
-            self._add(trial, text("reason", f"{kind}: {trial.reason}"), event, step)
+        self._end(trial, event)
         if self._live and trial.status == "finished":
             from tuner.export.tensorboard.extras import draw_trial
 
             draw_trial(self, trial)
+
+    def _tell_anew(self) -> None:
+        """Of short runs, once it is known whether their settings are trained further."""
+        for name, (outcome, end) in list(self.told.items()):
+            if self.state.outcome(self.state.trials[name]) != outcome:
+                self._end(self.state.trials[name], end)
+
+    def _end(self, trial: TrialState, event: Event) -> None:
+        # How it ended is among the first things that TensorBoard reads of a trial, and it holds
+        # on to those: so the file is written once more.
+        before, step = self.files[trial.id], trial.examples
+        self._start(trial)
+        for record in self.records.get(trial.id, []):
+            self._write(trial, *record)
+        before.path.unlink(missing_ok=True)
+        outcome = self.state.outcome(trial)
+        self._write(trial, session_end(outcome, event["time"]), event, step)
+        if trial.reason:
+            kind = f"{outcome} ({trial.kind})" if trial.kind else outcome
+            self._write(trial, text("reason", f"{kind}: {trial.reason}"), event, step)
+        if trial.status == "finished" and outcome != "finished":
+            self.told[trial.id] = outcome, event
+        else:
+            self.records.pop(trial.id, None)
+            self.told.pop(trial.id, None)
 
     def _add(self, trial: TrialState, summary: Any, event: Event, step: int = 0) -> None:
         if trial.id in self.records:
@@ -220,7 +250,8 @@ def name_of(trial: TrialState, state: RunState) -> str:
         again = ["distilled" if trial.origin == DISTILLED else "longer"] * (trial.origin != CONFIRM)
         again += [f"seed {trial.seed}"] * state.has_another_seed(trial)
         name += f" = {trial.of} {', '.join(again)}"
-    return name if trial.status in ("open", "finished") else f"{name} {OUTCOMES[trial.status]}"
+    outcome = state.outcome(trial)
+    return f"{name} {outcome}" if outcome in ("pruned", "failed", "lost") else name
 
 
 def scores_of(group: str, evaluation: Mapping[str, Any]) -> dict[str, float | None]:

@@ -19,6 +19,7 @@ from model.config.values import find_setting
 from model.modules.encoder import ATTENTION_DROPOUT, HIDDEN_DROPOUT, place_of
 from model.modules.encoder_defaults import file_of
 from model.training.prepare import fill_in
+from tuner.runs.state import OUTCOMES, Outcome
 from tuner.space.domains import Choice, Fixed, Number, Parameter, is_number, value_text
 from tuner.space.space import Space
 from tuner.space.values import matches, meaning, spread
@@ -31,7 +32,6 @@ ORIGIN, OUTCOME = "origin", "outcome"
 SCORE = "Overall"
 FIRST = 5  # settings that TensorBoard ticks
 LETTERS = 12  # that fit above an axis of the parallel coordinates
-OUTCOMES = {"open": "running", "finished": "finished", "stopped": "pruned", "failed": "failed"}
 ORIGINS = ("default", "start_from", "sampler", "expected", "promoted", "confirm", "soup")
 
 
@@ -71,14 +71,14 @@ class Columns:
         about = "the default, a known point, the sampler's, a repeat of another trial, or a soup"
         origin = BoardColumn(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
         about = "how the trial ended"
-        outcome = BoardColumn(OUTCOME, about, OUTCOME, str, False, choices=tuple(OUTCOMES.values()))
+        outcome = BoardColumn(OUTCOME, about, OUTCOME, str, False, choices=OUTCOMES)
         return cls((score, *the_telling(fitting, space), origin, outcome), default)
 
     def values(
         self,
         settings: Mapping[str, Any],
         origin: str,
-        outcome: str = OUTCOMES["finished"],
+        outcome: Outcome = "finished",
         score: float | None = None,
     ) -> dict[str, Value]:
         """A trial's cells. A parameter that takes no part in it has none.

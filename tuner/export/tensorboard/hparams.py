@@ -19,13 +19,15 @@ from tensorboard.plugins.hparams import (  # type: ignore[import-untyped]
 )
 
 from tuner.export.tensorboard.columns import BoardColumn, Value
+from tuner.runs.state import Outcome
 
 # TensorBoard has no status for a pruned trial. Once a search is over, 'unknown' is those alone;
-# while it goes on, the running ones as well. The column 'outcome' tells them apart.
-STATUS = {
+# while it goes on, those that run or wait as well. The column 'outcome' tells them apart.
+STATUS: dict[Outcome, Any] = {
     "finished": api_pb2.STATUS_SUCCESS,
-    "stopped": api_pb2.STATUS_UNKNOWN,
+    "promoted": api_pb2.STATUS_SUCCESS,
     "failed": api_pb2.STATUS_FAILURE,
+    "lost": api_pb2.STATUS_FAILURE,
 }
 EXAMPLES, SECONDS = "trial/examples", "trial/seconds"
 
@@ -122,8 +124,9 @@ def session_start(name: str, cells: Mapping[str, Value], when: float) -> Any:
     return _summary(metadata.SESSION_START_INFO_TAG, data)
 
 
-def session_end(status: str, when: float) -> Any:
-    info = plugin_data_pb2.SessionEndInfo(status=STATUS[status], end_time_secs=when)
+def session_end(outcome: Outcome, when: float) -> Any:
+    status = STATUS.get(outcome, api_pb2.STATUS_UNKNOWN)
+    info = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=when)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
     return _summary(metadata.SESSION_END_INFO_TAG, data)
 

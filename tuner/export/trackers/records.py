@@ -106,13 +106,12 @@ def search_record(run: FinishedRun, key: str) -> Record:
     state = run.state
     request = {k: v for k, v in run.request.to_dict().items() if v not in (None, [], {}, ())}
     fixed = request.pop("set", {})
-    counts = {name: count for name, count in state.counts().items() if count}
     tags = {
         "kind": "search",
         "stockpot": run.version,
         "tasks": run.tasks.name,
         "status": state.ended or "running",
-        "trials": ", ".join(f"{count} {name}" for name, count in counts.items()),
+        "trials": state.outcomes_text(),
     }
     soup = read_soup(run.folder)
     if soup is not None:
@@ -142,7 +141,8 @@ def trial_record(
     params = clean_params(trial.params) if trial.params else dict(default)
     length = {} if trial.length is None else {"length": trial.length}
     over = run.state.ended is not None
-    tags = {"kind": "trial", "trial": trial.id, "origin": trial.origin, "status": trial.status}
+    tags = {"kind": "trial", "trial": trial.id, "origin": trial.origin}
+    tags["status"] = run.state.outcome(trial)
     told = {"of": trial.of, "failure": trial.kind, "reason": trial.reason}
     return Record(
         key=trial_key(key, trial.id),

@@ -44,7 +44,7 @@ def _headline(run: ReportedRun, answer: BestAnswer) -> Html:
     best, summary = answer.best, run.summary
     if best is None:
         return paragraph("No trial has finished, so there is no answer yet.", class_="lead")
-    parts = [_gain(run), _take(run, answer)]
+    parts = [gain_of(run), _take(run, answer)]
     said: list[Any] = []
     first = summary.best[0].trial
     if summary.lead is not None and summary.default is not None:
@@ -66,19 +66,22 @@ def _headline(run: ReportedRun, answer: BestAnswer) -> Html:
     return join([*parts, paragraph(*said)]) if said else join(parts)
 
 
-def _gain(run: ReportedRun) -> Html:
+def gain_of(run: ReportedRun) -> Html:
     summary = run.summary
     if (gain := summary.gain) is not None:
+        longest = summary.best[0].examples
+        trained = f" The recommended model was trained for {count(longest)}: this is not its gain."
         return paragraph(
-            "Gain over the default configuration on held-out rows: ",
+            f"What choosing settings gains over the default on held-out rows, after "
+            f"{count(gain.examples)} examples each: ",
             apart(gain.difference),
-            f". The best of {gain.configurations} configurations, {count(gain.examples)} examples "
-            "each, chosen on one half of dev and scored on the other.",
+            f". That is the best of {gain.configurations} configurations, chosen on one half of "
+            "dev and scored on the other." + (trained if longest > gain.examples else ""),
             class_="lead",
         )
     said = "No run of the default configuration has finished to compare with."
     if summary.default is not None:
-        said = "The gain over the default configuration is not known on held-out rows."
+        said = "What choosing settings gains over the default is not known on held-out rows."
         if summary.best[0] == summary.default:
             said = "Nothing beat the default configuration."
     return paragraph(said, class_="lead")

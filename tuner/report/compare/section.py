@@ -12,6 +12,7 @@ from tuner.report.numbers import Estimate, count, duration
 from tuner.report.pieces import pictures
 from tuner.report.run import ReportedRun
 from tuner.report.section import Section, apart, scored
+from tuner.runs.state import Outcome
 
 
 def comparison_section(runs: Sequence[ReportedRun]) -> Section:
@@ -20,6 +21,9 @@ def comparison_section(runs: Sequence[ReportedRun]) -> Section:
     if not comparison.same_tasks:
         parts.append(note("The runs have different tasks: their overall scores do not compare."))
     return Section("compare", "Side by side", join(parts))
+
+
+SCORED: tuple[Outcome, ...] = ("finished", "promoted", "waiting", "pruned")
 
 
 def _sides(comparison: RunComparison) -> Html:
@@ -36,7 +40,7 @@ def _sides(comparison: RunComparison) -> Html:
                 Cell(scored(best.overall), best.overall.value) if best else "-",
                 Cell(scored(held), held.value) if held else "-",
                 *(scored(best.tasks.get(name)) if best else "-" for name in tasks),
-                summary.counts["finished"] + summary.counts["stopped"],
+                sum(summary.counts[end] for end in SCORED),
                 count(summary.examples),
                 duration(summary.seconds),
             ]

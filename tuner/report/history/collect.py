@@ -10,15 +10,15 @@ import optuna
 from tuner.engine.study import quiet
 from tuner.report.run import ReportedRun
 from tuner.runs.ledger import Event
-from tuner.runs.state import INFRASTRUCTURE, RunState, TrialState, objective_value
+from tuner.runs.state import CLOSING, RunState, TrialState, objective_value
 
-OPEN, LOST, PAUSED, PROMOTED = "open", "lost", "paused", "promoted"
+RUNNING, LOST, PAUSED = "running", "lost", "paused"
 
 
 @dataclass(frozen=True)
 class Curve:
     trial: str
-    end: str  # finished, promoted, stopped, failed, lost or open
+    end: str  # its outcome
     examples: list[int]
     scores: list[float]
     reason: str = ""
@@ -44,7 +44,7 @@ class Stretch:
     slot: str
     start: float  # minutes since the search began
     end: float
-    how: str  # finished, stopped, failed, lost, paused or open
+    how: str  # the trial's outcome, or paused
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,6 @@ class Cost:
     examples: int
     wasted: int  # examples of trials that failed
     evaluations: int
-    stopped: int
 
     @property
     def busy(self) -> float:
@@ -76,7 +75,7 @@ class History:
 
 def collect_history(run: ReportedRun) -> History:
     state, summary = run.state, run.summary
-    stretches = stretches_of(run.events)
+    stretches = stretches_of(run.events, state)
     best = state.best_trial()
     trials = state.trials.values()
     firsts = [failures.trials[0] for failures in summary.failures]
@@ -95,7 +94,6 @@ def collect_history(run: ReportedRun) -> History:
             examples=summary.examples,
             wasted=sum(trial.examples for trial in trials if trial.status == "failed"),
             evaluations=sum(len(trial.evaluations) for trial in trials),
-            stopped=summary.counts["stopped"],
         ),
         tracebacks=[
             (name, state.trials[name].traceback) for name in firsts if state.trials[name].traceback
@@ -103,21 +101,11 @@ def collect_history(run: ReportedRun) -> History:
     )
 
 
-def end_of(trial: TrialState, state: RunState) -> str:
-    """Its status; of a short run whether its settings were trained further."""
-    if trial.kind == INFRASTRUCTURE:
-        return LOST
-    if trial.status != "finished" or trial.is_repeat or trial.level >= len(state.rungs) - 1:
-        return trial.status
-    longer = any(run.level > trial.level for run in state.runs_of(trial.configuration))
-    return PROMOTED if longer else "stopped"
-
-
 def _curve(trial: TrialState, state: RunState) -> Curve:
     goal = state.goal
     return Curve(
         trial.id,
-        end_of(trial, state),
+        state.outcome(trial),
         [int(entry["examples"]) for entry in trial.evaluations],
         [objective_value(entry, goal) for entry in trial.evaluations],
         trial.reason,
@@ -170,10 +158,10 @@ class _Piece:
     pid: int
     start: float
     end: float = 0.0
-    how: str = OPEN
+    how: str = RUNNING
 
 
-def stretches_of(events: list[Event]) -> list[Stretch]:
+def stretches_of(events: list[Event], state: RunState) -> list[Stretch]:
     """Every time that a trial ran, on the slots that the machines must have had."""
     pieces: list[_Piece] = []
     going: dict[str, _Piece] = {}
@@ -184,9 +172,11 @@ def stretches_of(events: list[Event]) -> list[Stretch]:
         how = LOST
         if name == "run":  # a driver begins: whatever was under way before has ended
             ended, now = list(going.values()), last
-        elif name in ("finished", "stopped", "failed", "paused"):
+        elif name == PAUSED:
+            ended, how = [going.get(event["trial"])], PAUSED
+        elif name in CLOSING and event["trial"] in state.trials:
             ended = [going.get(event["trial"])]
-            how = LOST if event.get("kind") == INFRASTRUCTURE else name
+            how = state.outcome(state.trials[event["trial"]])
         elif name == "started":
             ended = [going.get(event["trial"])]
         for piece in ended:

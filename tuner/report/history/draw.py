@@ -9,11 +9,12 @@ from tuner.report.history.collect import Curve, History
 ENDS = {
     "finished": ("finished", BLUE, "solid", "circle"),
     "promoted": ("promoted", GREEN, "solid", "triangle-up"),
-    "stopped": ("pruned", ORANGE, "dot", "x"),
+    "waiting": ("waiting", SKY, "dash", "diamond-open"),
+    "pruned": ("pruned", ORANGE, "dot", "x"),
     "failed": ("failed", RED, "dash", "triangle-down"),
     "lost": ("lost with its machine", GREY, "dash", "triangle-down-open"),
     "paused": ("paused", SKY, "dash", "square-open"),
-    "open": ("running", SKY, "solid", "circle-open"),
+    "running": ("running", SKY, "solid", "circle-open"),
 }
 
 
@@ -37,7 +38,7 @@ def draw_curves(history: History, prefix: str) -> Figure | None:
         alike = [curve for curve in rest if curve.end == end]
         if alike:
             data.append(_lines(alike, label, colour, dash, 1.5, 0.55))
-        if alike and end not in ("finished", "open"):
+        if alike and end not in ("finished", "running"):
             data.append(_last_points(alike, label, colour, symbol))
     if best:
         data.append(_lines(best, f"the best ({best[0].trial})", INK, "solid", 3, 1))
@@ -219,7 +220,7 @@ def draw_timeline(history: History, prefix: str) -> Figure | None:
     )
 
 
-PATTERNS = {"stopped": "/", "failed": "x", "lost": "\\", "paused": "."}
+PATTERNS = {"pruned": "/", "failed": "x", "lost": "\\", "paused": "."}
 
 
 def _natural(slot: str) -> tuple[str, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.report.history.collect import History, end_of
-from tuner.report.history.draw import ENDS, draw_history
+from tuner.report.history.collect import History
+from tuner.report.history.draw import draw_history
 from tuner.report.markup import Cell, Html, code, facts, folded, join, paragraph, table, tag
 from tuner.report.numbers import Estimate, count, duration, percent, short, short_value
 from tuner.report.pieces import pictures
@@ -16,18 +16,8 @@ from tuner.runs.state import objective_value
 
 def history_section(run: ReportedRun, history: History, prefix: str) -> Section:
     counts = run.summary.counts
-    done = sum(counts[end] for end in ("finished", "stopped", "failed", "lost"))
-    how = [
-        f"{counts[end]} {said}"
-        for end, said in (
-            ("finished", "finished"),
-            ("stopped", "pruned"),
-            ("failed", "failed"),
-            ("lost", "lost with their machine"),
-            ("open", "running"),
-        )
-        if counts[end]
-    ]
+    done = sum(counts.values()) - counts["running"]
+    how = [f"{number} {outcome}" for outcome, number in counts.items() if number]
     parts: list[Any] = [
         paragraph(
             f"{done} of {run.summary.num_samples} trials: {', '.join(how)}."
@@ -105,7 +95,7 @@ def _trials(run: ReportedRun) -> Html:
         rows.append(
             [
                 trial.id,
-                ENDS[end_of(trial, state)][0],
+                state.outcome(trial),
                 trial.origin + (f" of {trial.of}" if trial.of else ""),
                 Cell(scored(Estimate.of(entry["score"], entry.get("interval"))), entry["score"])
                 if entry

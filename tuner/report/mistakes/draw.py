@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.report.figures import AMOUNT, BLUE, GREY, SCALE, Figure, Json, axis, class_style
+from tuner.report.figures import AMOUNT, BLUE, GREY, INK, SCALE, Figure, Json, axis, class_style
 from tuner.report.mistakes.collect import MOST_CLASSES, TaskResult
 from tuner.report.mistakes.vectors import Cloud
 from tuner.report.numbers import short
@@ -40,6 +40,7 @@ def draw_confusion(result: TaskResult, prefix: str) -> Figure:
         "customdata": counts,
         "text": cells if few else [],
         "texttemplate": "%{text}" if few else "",
+        "textfont": {"color": INK},
         "xgap": 2,
         "ygap": 2,
         "colorbar": {"title": {"text": "share of row"}, "tickformat": ".0%", "thickness": 12},

@@ -210,6 +210,33 @@ def test_a_board_made_anew_is_the_one_that_was_written_live(tmp_path: Path) -> N
     assert len(found["_hparams_/session_end_info"]) == 1
 
 
+def test_a_short_run_is_pruned_or_promoted_once_that_is_decided(tmp_path: Path) -> None:
+    run = made_up(tmp_path)
+    run.ledger.append("planned", rungs=[[100, 2], [300, 1]], num_samples=2)
+    names = [run.create(POINT, length=100) for _ in range(2)]
+    for name, score in zip(names, (0.5, 0.7), strict=True):
+        run.evaluate(name, 100, score)
+        run.finish(name)
+
+    def told(name: str) -> str:
+        (found,) = history(run, name)["_hparams_/session_start_info"]
+        assert len(history(run, name)["_hparams_/session_end_info"]) == 1
+        assert len(history(run, name)["score/overall"]) == 1
+        words = ("waiting", "pruned", "promoted", "finished")
+        (word,) = [word for word in words if word in str(found)]
+        return word
+
+    assert [told(name) for name in names] == ["waiting", "waiting"]
+    final = run.create(POINT, "start_from", of=names[1], length=300, level=1)
+    assert [told(name) for name in names] == ["pruned", "promoted"]
+    run.evaluate(final, 300, 0.8)
+    run.finish(final)
+    assert told(final) == "finished"
+    live = contents(tmp_path)
+    rebuild(tmp_path)
+    assert contents(tmp_path) == live
+
+
 def test_what_cannot_be_written_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     run = made_up(tmp_path, warn=said.append)

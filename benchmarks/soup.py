@@ -8,8 +8,9 @@
 
 memory  The resident size of a fresh process above what it had before the first model, as a multiple
         of one: while it averages 1, 2, ... 16 models, while it makes Model Stock of them, and while
-        the runner of a worker makes both and evaluates them. The bound is three: the running mean
-        or the start, one ingredient, one model. What an evaluation takes comes on top.
+        the runner of a worker makes both and evaluates them. The bound is three: the model, the
+        start, one ingredient. What the evaluation of one model takes beside that model is told
+        apart: its batches are as large whatever is averaged.
 time    Seconds of all methods, over those of their evaluations of dev.
 workers Seconds of all methods by the driver alone, and by workers as a cluster has them.
 temperature  What a temperature before averaging adds to ensembles (sides/temperature.py).
@@ -91,10 +92,12 @@ def bench_memory(encoder: str, count: int) -> int:
                 command += ["--encoder", encoder, "--work", work]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 found = json.loads(done.stdout)
-                most = max(most, found["models"] if work != "worker" else 0.0)
+                most = max(most, found["models"])
+                beside = f", and {found['own']:.2f} of the evaluation" if found["own"] else ""
                 print(
                     f"{work:8} {some:>3} ingredients of {found['model'] / 1e6:.0f} MB: "
-                    f"{found['above'] / 1e6:.0f} MB above the start, {found['models']:.2f} models",
+                    f"{found['above'] / 1e6:.0f} MB above the start, {found['models']:.2f} models"
+                    f"{beside}",
                     flush=True,
                 )
     return 0 if most <= 3 else 1
@@ -144,6 +147,11 @@ def measure(folder: Path, encoder: str, count: int, work: str) -> int:
     stock = combine(STOCK, range(count))
     process = psutil.Process()
     start = process.memory_info().rss
+    own = 0
+    if work == "worker":
+        with Peak(process) as alone:
+            runner.run(dict.fromkeys(tasks, averages[0]))
+        own = max(0, alone.highest - start - size)
     with Peak(process) as peak:
         if work == "worker":
             for combination in (averages[-2], stock, averages[-1]):
@@ -152,7 +160,8 @@ def measure(folder: Path, encoder: str, count: int, work: str) -> int:
             for combination in [stock] if work == "stock" else averages:
                 runner.soup_model.average(dict.fromkeys(tasks, combination))
     above = peak.highest - start
-    print(json.dumps({"model": size, "above": above, "models": above / size}))
+    found = {"model": size, "above": above, "models": (above - own) / size, "own": own / size}
+    print(json.dumps(found))
     return 0
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from model.common.files import to_yaml, write_atomic
 from model.evaluation.scores import Score
@@ -18,7 +20,8 @@ from tuner.runs.folder import LEDGER, SPACE, fingerprints, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.request import SearchRequest
 from tuner.runs.retention import drop_states
-from tuner.soup.average import RunningMean
+from tuner.soup.average import SoupModel
+from tuner.soup.combinations import WEIGHTS, combine
 from tuner.soup.record import SOUP, SOUP_JSON, MethodRecord, SoupRecord
 from tuner.space.space import load_space
 
@@ -158,11 +161,10 @@ def _quiet(line: str) -> None:
     pass
 
 
-def mean_of(folders: Sequence[Path], weights: Sequence[float]) -> RunningMean:
-    mean = RunningMean()
-    for folder, weight in zip(folders, weights, strict=True):
-        mean.add(folder, weight)
-    return mean
+def mean_of(folders: Sequence[Path], weights: Sequence[float]) -> dict[str, Tensor]:
+    of = combine(WEIGHTS, range(len(folders)), weights)
+    model, _ = SoupModel(folders, 0, torch.device("cpu")).average({"": of})
+    return dict(model.state_dict())
 
 
 # --- soups that were never made -----------------------------------------------------------------

@@ -1,13 +1,15 @@
 """Averages of model folders' weights, in float32, read tensor by tensor.
 
-The mean is kept running (mean += (new - mean) * share), as torch's own averaging does it: a mean
-of equal models is that model to the bit, and of many it needs the memory of one.
+The mean is kept running (mean += (new - mean) * share), as torch's own averaging does it, and in
+the model itself: a mean of equal models is that model to the bit, of many it needs the memory of
+one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -65,40 +67,22 @@ def _tensor(folder: Path, name: str) -> Tensor:
     raise InputError("soup", [f"{folder} has no '{name}'"])
 
 
-class RunningMean:
-    """The weighted mean of some models' weights, to which one more can be added at a time."""
+def add_to(model: MultitaskModel, folder: Path, share: float) -> None:
+    """Make the model the mean of itself and the folder's weights, whose share that is.
 
-    def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
-        self.total = 0.0
-
-    def add(self, folder: Path, weight: float = 1.0) -> None:
-        share = self._share(weight)
-        for name, tensor in tensors_of(folder):
-            if share == 1:
-                self.tensors[name] = _as_float(tensor, copy=True)
-            elif self.tensors[name].is_floating_point():
-                # In place, and with no more than one tensor beside the mean.
-                self.tensors[name].lerp_(_as_float(tensor), share)
-        self.total += weight
-
-    def put_into(self, model: MultitaskModel, folder: Path, weight: float = 1.0) -> None:
-        """Give the model what the mean would be with one more; the mean itself stays as it is."""
-        target = model.state_dict()
-        share = self._share(weight)
-        for name, tensor in tensors_of(folder):
-            if name not in target:
-                raise InputError("soup", [f"this encoder's files have '{name}', it has not"])
-            target[name].copy_(tensor)
-            if share < 1 and tensor.is_floating_point():
-                # In place: the largest tensor may be half of a small model.
-                mean = self.tensors[name].to(target[name].device)
-                torch.lerp(mean, target[name], share, out=target[name])
-
-    def _share(self, weight: float) -> float:
-        if not (weight > 0 and math.isfinite(weight)):
-            raise ValueError(f"a weight must be a number above 0, but got {weight}")
-        return weight / (self.total + weight)
+    In place, and with no more than one tensor beside: the largest may be half of a small model.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"a share must be above 0 and at most 1, but got {share}")
+    target = model.state_dict()
+    for name, tensor in tensors_of(folder):
+        if name not in target:
+            raise InputError("soup", [f"this encoder's files have '{name}', it has not"])
+        place = target[name]
+        if share == 1:
+            place.copy_(tensor)
+        elif place.is_floating_point():
+            place.lerp_(tensor.to(place), share)
 
 
 def put_stock(model: MultitaskModel, folders: Sequence[Path], start: Mapping[str, Tensor]) -> None:
@@ -122,18 +106,18 @@ def put_stock(model: MultitaskModel, folders: Sequence[Path], start: Mapping[str
         # The length of the sum of unit vectors tells their mean cosine, however many.
         place.zero_()
         for tensor in _tensors(folders, name, place):
-            way = tensor - origin
+            way = tensor.sub_(origin)  # in place, as it is this tensor's only use
             place.add_(way.div_(vector_norm(way).clamp_min(torch.finfo(torch.float32).tiny)))
         cosine = (float(vector_norm(place)) ** 2 - count) / (count * (count - 1))
         place.zero_()
         for number, tensor in enumerate(_tensors(folders, name, place), 1):
-            place.lerp_(tensor - origin, 1 / number)
+            place.lerp_(tensor.sub_(origin), 1 / number)
         place.mul_(stock_share(cosine, count)).add_(origin)
 
 
 def _tensors(folders: Sequence[Path], name: str, like: Tensor) -> Iterator[Tensor]:
     """A tensor of each model, one at a time."""
-    return (_as_float(_tensor(folder, name)).to(like.device) for folder in folders)
+    return (_tensor(folder, name).to(like) for folder in folders)
 
 
 def stock_share(cosine: float, count: int) -> float:
@@ -161,12 +145,6 @@ def first_unfit(folder: Path) -> str | None:
     return None
 
 
-def _as_float(tensor: Tensor, copy: bool = False) -> Tensor:
-    if not tensor.is_floating_point():
-        return tensor.clone() if copy else tensor
-    return tensor.to(torch.float32, copy=copy)
-
-
 # --- one model in memory that takes on one average after the other ------------------------------
 
 Weighted = tuple[int, float]  # an ingredient and its weight
@@ -175,8 +153,8 @@ Weighted = tuple[int, float]  # an ingredient and its weight
 class SoupModel:
     """Averages model folders, which it knows by number.
 
-    Beside the model it holds a running mean and reads one tensor at a time, so its memory does
-    not grow with the ingredients.
+    It averages in the model and reads one tensor at a time, so its memory does not grow with the
+    ingredients, and nothing is beside the model when that is evaluated.
     """
 
     def __init__(
@@ -190,21 +168,23 @@ class SoupModel:
         self.start = start  # the weights that all of them began with, as far as they are known
         model, self.tokenizer = read_model(folders[base])  # whose configuration the soup gets
         self.model: MultitaskModel = model.to(device)
-        self._begun: tuple[Weighted, ...] | None = ()  # of the mean; None: it is not whole
-        self._mean = RunningMean()
+        self._held: tuple[Weighted, ...] = ()  # whose mean the model is, if it is a mean
 
     def average(self, combinations: Mapping[str, Combination]) -> tuple[MultitaskModel, Any]:
         """The model of combinations with one trunk, and its tokenizer. The next replaces it."""
         first = next(iter(combinations.values()))
+        held, self._held = self._held, ()  # until all were read: a file may be out of reach
         with torch.no_grad():
             if first.rule == STOCK:
-                self._begun, self._mean = (), RunningMean()  # the start is a third model by itself
                 put_stock(self.model, [self.folders[m] for m in first.members], self.start())
             else:
-                self._put_average(tuple(zip(first.members, first.weights, strict=True)))
-            for task, combination in combinations.items():
-                if combination.head is not None:
-                    self._put_head(task, combination.head)
+                parts = tuple(zip(first.members, first.weights, strict=True))
+                self._put_average(parts, held)
+            heads = {task: of.head for task, of in combinations.items() if of.head is not None}
+            for task, head in heads.items():
+                self._put_head(task, head)
+        if first.rule != STOCK and not heads:
+            self._held = parts
         return self.model, self.tokenizer
 
     def distances(self, members: Sequence[int], base: int) -> list[float]:
@@ -213,16 +193,12 @@ class SoupModel:
         state = model.state_dict()
         return [distance(self.folders[member], state) for member in members]
 
-    def _put_average(self, parts: tuple[Weighted, ...]) -> None:
-        """The mean of all but the last part is kept: the next soup often begins with it."""
-        begun, self._begun = self._begun, None  # until all were read: a file may be out of reach
-        if begun is None or parts[:-1][: len(begun)] != begun:
-            begun, self._mean = (), RunningMean()
-        for member, weight in parts[len(begun) : -1]:
-            self._mean.add(self.folders[member], weight)
-        self._begun = parts[:-1]
-        last, weight = parts[-1]
-        self._mean.put_into(self.model, self.folders[last], weight)
+    def _put_average(self, parts: tuple[Weighted, ...], held: tuple[Weighted, ...]) -> None:
+        """One that begins with what is held goes on from there, as a greedy soup often does."""
+        known = len(held) if parts[: len(held)] == held else 0
+        totals = accumulate(weight for _, weight in parts)
+        for (member, weight), total in islice(zip(parts, totals, strict=True), known, None):
+            add_to(self.model, self.folders[member], weight / total)
 
     def _put_head(self, task: str, head: Combination) -> None:
         own = (f"heads.task_{task}.", f"pals.tasks.task_{task}.")

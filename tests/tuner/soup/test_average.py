@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from model.evaluation.model_folder import read_model, save_model
 from model.modules.encoder import load_tokenizer
 from model.modules.multitask import MultitaskModel
 from tests.tuner.soup_runs import mean_of
-from tuner.soup.average import RunningMean, SoupModel, first_unfit, stock_share, tensors_of
+from tuner.soup.average import SoupModel, add_to, first_unfit, stock_share, tensors_of
 from tuner.soup.combinations import STOCK, WEIGHTS, combine, single
 
 
@@ -48,13 +49,13 @@ def test_a_folders_tensors_are_the_models(folders: list[Path]) -> None:
 
 def test_a_mean_of_one_is_that_model(folders: list[Path]) -> None:
     mean = mean_of(folders[:1], [3.0])
-    assert all(torch.equal(mean.tensors[n], t) for n, t in loaded(folders[0]).items())
+    assert all(torch.equal(mean[n], t) for n, t in loaded(folders[0]).items())
 
 
 @pytest.mark.parametrize("times", [2, 3, 7])
 def test_a_mean_of_equals_is_that_model_to_the_bit(folders: list[Path], times: int) -> None:
     mean = mean_of([folders[1]] * times, [1.0, 0.3, 2.0, 1.7, 0.1, 5.0, 1.0][:times])
-    assert all(torch.equal(mean.tensors[n], t) for n, t in loaded(folders[1]).items())
+    assert all(torch.equal(mean[n], t) for n, t in loaded(folders[1]).items())
 
 
 def test_it_is_torchs_own_average(folders: list[Path]) -> None:
@@ -64,7 +65,7 @@ def test_it_is_torchs_own_average(folders: list[Path]) -> None:
         average.update_parameters(model)
     mean = mean_of(folders, [1.0] * 4)
     for name, parameter in average.module.named_parameters():
-        torch.testing.assert_close(mean.tensors[name], parameter.detach(), rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(mean[name], parameter.detach(), rtol=1e-6, atol=1e-7)
 
 
 def test_weights_weigh_and_only_their_shares_count(folders: list[Path]) -> None:
@@ -72,36 +73,52 @@ def test_weights_weigh_and_only_their_shares_count(folders: list[Path]) -> None:
     mean = mean_of(folders, weights)
     double = mean_of(folders, [2 * weight for weight in weights])
     parts = [loaded(folder) for folder in folders]
-    for name, tensor in mean.tensors.items():
+    for name, tensor in mean.items():
         exact = sum(w * p[name].double() for w, p in zip(weights, parts, strict=True))
         torch.testing.assert_close(tensor.double(), exact / 6.5, rtol=1e-5, atol=1e-6)
-        assert torch.equal(tensor, double.tensors[name])
+        assert torch.equal(tensor, double[name])
 
 
-def test_one_more_can_be_tried_without_taking_it(folders: list[Path]) -> None:
-    model, _ = read_model(folders[3])
-    mean = mean_of(folders[:2], [1.0, 1.0])
-    before = {name: tensor.clone() for name, tensor in mean.tensors.items()}
-    mean.put_into(model, folders[2])
-    whole = mean_of(folders[:3], [1.0] * 3).tensors
-    assert all(torch.equal(t, whole[n]) for n, t in model.state_dict().items())
-    assert all(torch.equal(t, before[n]) for n, t in mean.tensors.items())
-    RunningMean().put_into(model, folders[1])
-    alone = loaded(folders[1])
-    assert all(torch.equal(t, alone[n]) for n, t in model.state_dict().items())
+class Read(list[Path]):
+    """Folders that note which of them were read."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        super().__init__(folders)
+        self.noted: list[int] = []
+
+    def __getitem__(self, number: Any) -> Any:
+        self.noted.append(number)
+        return super().__getitem__(number)
+
+
+def test_an_average_that_begins_with_the_last_one_reads_only_the_rest(folders: list[Path]) -> None:
+    there = Read(folders)
+    soup_model = SoupModel(there, 0, torch.device("cpu"))
+
+    def read(*members: int, **more: Any) -> list[int]:
+        there.noted.clear()
+        soup_model.average({"mood": combine(WEIGHTS, members, **more)})
+        return there.noted
+
+    assert read(0, 1) == [0, 1]
+    assert read(0, 1, 2) == [2]
+    assert read(0, 1, 3) == [0, 1, 3]  # the model is the mean with 2, which was not taken
+    assert read(0, 1, 3) == []
+    assert read(0, 1, 3, head=single(2)) == [2]
+    assert read(0, 1, 3) == [0, 1, 3]  # another's head was in it
 
 
 def test_half_precision_is_averaged_in_single(folders: list[Path], tmp_path: Path) -> None:
     model, tokenizer = read_model(folders[0])
     save_model(tmp_path / "half", model.to(torch.bfloat16), tokenizer)
     mean = mean_of([tmp_path / "half", folders[1]], [1.0, 1.0])
-    assert {tensor.dtype for tensor in mean.tensors.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in mean.values()} == {torch.float32}
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_weight_that_is_none_is_refused(folders: list[Path], weight: float) -> None:
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan"), float("inf")])
+def test_a_share_that_is_none_is_refused(folders: list[Path], share: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
-        RunningMean().add(folders[0], weight)
+        add_to(read_model(folders[0])[0], folders[1], share)
 
 
 def test_distance_is_relative_to_the_other(folders: list[Path]) -> None:
@@ -118,7 +135,7 @@ def test_a_pot_gives_the_same_average_whatever_it_held_before(folders: list[Path
     wanted = [[0], [0, 1], [0, 1, 2], [1, 3], [0, 2, 3], [3], [0, 1, 2, 3], [0, 1]]
     for members in wanted:
         model, _ = soup_model.average({"mood": combine(WEIGHTS, members)})
-        mean = mean_of([folders[m] for m in members], [1.0] * len(members)).tensors
+        mean = mean_of([folders[m] for m in members], [1.0] * len(members))
         assert all(torch.equal(t, mean[n]) for n, t in model.state_dict().items()), members
 
 
@@ -134,7 +151,7 @@ def test_an_average_that_could_not_be_read_leaves_nothing_to_the_next(folders: l
     for members in ([0, 1, 2], [0, 1]):
         with pytest.raises(OSError, match="out of reach"):
             soup_model.average({"mood": combine(WEIGHTS, members)})
-        mean = mean_of([folders[m] for m in (0, 2, 3)], [1.0] * 3).tensors
+        mean = mean_of([folders[m] for m in (0, 2, 3)], [1.0] * 3)
         model, _ = soup_model.average({"mood": combine(WEIGHTS, [0, 2, 3])})
         assert all(torch.equal(t, mean[n]) for n, t in model.state_dict().items()), members
 
@@ -144,7 +161,7 @@ def test_a_task_can_have_the_head_and_pals_of_one_alone(folders: list[Path]) -> 
     model, _ = soup_model.average(
         {"mood": combine(WEIGHTS, [0, 1], head=single(2)), "near": combine(WEIGHTS, [0, 1])}
     )
-    mean, own = mean_of(folders[:2], [1.0, 1.0]).tensors, loaded(folders[2])
+    mean, own = mean_of(folders[:2], [1.0, 1.0]), loaded(folders[2])
     for name, tensor in model.state_dict().items():
         alone = "task_mood." in name
         assert torch.equal(tensor, own[name] if alone else mean[name]), name
@@ -155,11 +172,32 @@ def test_a_head_can_be_an_average_of_its_own(folders: list[Path]) -> None:
     soup_model = SoupModel(folders, 0, torch.device("cpu"))
     head = combine(WEIGHTS, [1, 2, 3], [0.2, 0.5, 0.3])
     model, _ = soup_model.average({"mood": combine(WEIGHTS, [0, 1], head=head)})
-    trunk = mean_of(folders[:2], [1.0, 1.0]).tensors
-    heads = mean_of(folders[1:], head.weights).tensors
+    trunk = mean_of(folders[:2], [1.0, 1.0])
+    heads = mean_of(folders[1:], head.weights)
     for name, tensor in model.state_dict().items():
         own = heads if "task_mood." in name else trunk
         torch.testing.assert_close(tensor, own[name], rtol=1e-6, atol=1e-7)
+
+
+def held() -> int:
+    """Bytes of all tensors that there are, each storage once (by type: old names of torch warn)."""
+    storages = {}
+    for each in gc.get_objects():
+        if issubclass(type(each), torch.Tensor):
+            storage = each.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
+
+
+def test_nothing_is_kept_beside_the_model_that_is_evaluated(folders: list[Path]) -> None:
+    one = sum(tensor.nbytes for tensor in loaded(folders[0]).values())
+    gc.collect()
+    before = held()
+    soup_model = SoupModel(folders, 0, torch.device("cpu"), lambda: loaded(folders[3]))
+    for rule in (WEIGHTS, STOCK):
+        soup_model.average({"mood": combine(rule, [0, 1, 2])})
+        gc.collect()
+        assert 0.9 * one <= held() - before <= 1.2 * one, rule
 
 
 def test_model_stock_is_its_formula_tensor_by_tensor(folders: list[Path]) -> None:

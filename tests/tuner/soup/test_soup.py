@@ -228,8 +228,8 @@ def test_the_uniform_soup_is_the_mean_of_all(run: Path, soup: SoupRecord) -> Non
     names = [each.name for each in soup.ingredients]
     mean = mean_of([model_of(run, name) for name in names], [1.0] * len(names))
     written = mean_of([run / "soups/uniform-soup"], [1.0])
-    for name, tensor in mean.tensors.items():
-        assert torch.equal(tensor, written.tensors[name])
+    for name, tensor in mean.items():
+        assert torch.equal(tensor, written[name])
 
 
 def test_a_trunk_soup_has_the_heads_of_the_best_at_each_task(run: Path, soup: SoupRecord) -> None:
@@ -260,9 +260,7 @@ def test_one_final_alone_has_a_soup_of_its_last_checkpoints(tmp_path: Path, run:
     found = method(soup, "trajectory soup")
     mean = mean_of([model_of(final, name) for name in found.members], [1.0] * len(found.members))
     saved = load_file(final / found.folder / FILES[1])
-    assert len(found.members) >= 3 and all(
-        torch.equal(mean.tensors[n], t) for n, t in saved.items()
-    )
+    assert len(found.members) >= 3 and all(torch.equal(mean[n], t) for n, t in saved.items())
 
 
 def test_the_soup_is_an_ordinary_model_folder(run: Path, soup: SoupRecord) -> None:
@@ -572,7 +570,7 @@ def test_a_soup_of_two_equal_models_is_that_model(copy: Path, soup: SoupRecord) 
     found = soup_of(copy, methods=["uniform soup"], folders=True)
     assert method(found, GREEDY).members == [first]  # as good is not better
     alone, both = (mean_of([copy / p], [1.0]) for p in ("soup", "soups/uniform-soup"))
-    assert all(torch.equal(t, both.tensors[n]) for n, t in alone.tensors.items())
+    assert all(torch.equal(t, both[n]) for n, t in alone.items())
     assert method(found, "uniform soup").score == method(found, GREEDY).score
 
 

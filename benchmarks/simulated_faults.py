@@ -33,6 +33,7 @@ from tuner.runs import lock
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import Holder
 from tuner.runs.storage.fence import FencedFile
+from tuner.runs.storage.mirror import ALIVE, Mirror
 from tuner.space.space import Space, load_space
 
 MOST = 1000  # seeds within which a mutant must be found
@@ -47,6 +48,11 @@ def truncates(ledger: Ledger) -> None:
 def overwrites(file: FencedFile, content: bytes, hurried: bool = False) -> None:
     """A driver wrote to storage without a look at who had written there since."""
     file.storage.write(file.path, content)
+
+
+def removes(mirror: Mirror) -> None:
+    """A driver's end took away the sign of life that was there, whosever it was."""
+    mirror.storage.remove([ALIVE])
 
 
 def closes(engine: Engine, trials: Any) -> None:
@@ -69,6 +75,7 @@ def unguarded(path: Path, mine: Holder) -> None:
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "truncates": lambda: mock.patch.object(Ledger, "_check_size", truncates),
     "overwrites": lambda: mock.patch.object(FencedFile, "write", overwrites),
+    "removes": lambda: mock.patch.object(Mirror, "_sign_off", removes),
     "closes": lambda: mock.patch.object(Engine, "_close_frozen", closes),
     "unguarded": lambda: mock.patch.object(lock, "check_holder", unguarded),
     "unsynced": lambda: mock.patch.object(Disk, "fsync", unsynced),

@@ -31,7 +31,7 @@ from .store import BucketStorage
 if TYPE_CHECKING:
     from .world import World
 
-STUDIES = 10  # every so many seeds have a study file
+STUDIES = 4  # every so many seeds have a study file
 
 
 class Driver:
@@ -276,8 +276,8 @@ class Driver:
             self.engine.paused(name)
         if self.engine.fatal is None and not self._deposed():
             self.engine._write("end", reason=self.engine.draining)
-        if self.mirror is not None and not self.mirror.deposed:
-            self._settle()
+        if not self._deposed():
+            self._close_mirror()
         if isinstance(self.engine.fatal, Deposed):
             self.world.say(f"driver {self.name}: {self.engine.fatal}")
         self.gone = True
@@ -288,12 +288,18 @@ class Driver:
     def _end(self) -> bool:
         if self.engine._write("end", reason="complete") is None:
             return False  # the disk did not take it: this driver leaves, and the next one ends
-        if self.mirror is not None:
-            self._settle()
-            if self.mirror.trouble:
-                self.gone = True
-                return False
-        return True
+        self.gone = not self._close_mirror()
+        return not self.gone
+
+    def _close_mirror(self) -> bool:
+        """Whether storage has everything. Another driver may take over in the middle of it."""
+        if self.mirror is None:
+            return True
+        with self.world.sleeping(self):
+            fault = self.mirror.close()
+        if fault is not None and "another driver" in fault and self is self.world.driver:
+            raise Violation(f"a driver took itself for deposed: {fault}")
+        return fault is None
 
 
 def points_of(job: Job) -> list[int]:

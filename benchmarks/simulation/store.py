@@ -26,8 +26,14 @@ class Bucket:
         self.delays = 0  # so many of the next writes come later, and nobody hears of them
         self.delayed: str | None = None  # only of this file
         self.under_way: list[Callable[[], bool]] = []
+        self.sleep: tuple[int, Callable[[], None]] | None = None  # after so many calls; meanwhile
 
     def call(self) -> None:
+        if self.sleep is not None:
+            count, meanwhile = self.sleep
+            self.sleep = (count - 1, meanwhile) if count else None
+            if not count:
+                meanwhile()
         if self.errors:
             self.errors -= 1
             self.told["storage error"] += 1
@@ -50,6 +56,9 @@ class Bucket:
 
     def put(self, path: str, content: bytes) -> int:
         self.call()
+        return self.keep(path, content)
+
+    def keep(self, path: str, content: bytes) -> int:
         self.count += 1
         self.there[path] = content, self.count
         if self.losses:
@@ -126,7 +135,7 @@ class Tagged:
         _, there = self.bucket.there.get(self.path, (None, 0))
         if str(there) != (tag or "0"):
             return None
-        return str(self.bucket.put(self.path, content))
+        return str(self.bucket.keep(self.path, content))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from model.common.errors import InputError
 from model.common.files import atomic_folder, remove_folder
 from model.training.checkpoint import checkpoints_in
+from tuner.engine.promotion import Promotion
 from tuner.engine.study import rebuild_study
 from tuner.engine.study_file import StudyFile
 from tuner.runs.folder import LEDGER, LOCK, RUN
@@ -278,6 +279,28 @@ class World:
             count = same.index(False) if False in same else len(same)
             self.acknowledged = self.acknowledged[:count]
 
+    @contextmanager
+    def sleeping(self, driver: Driver) -> Iterator[None]:
+        """Maybe it sleeps between two of its calls to storage, and another one goes on."""
+
+        def meanwhile() -> None:
+            self.told["driver slept at its end"] += 1
+            self._take_over(driver, wakes=True)
+            bucket, disk = self.bucket, self.disk
+            before = bucket.errors, bucket.losses, bucket.delays, disk.dies_in, disk.fails_in
+            bucket.errors = bucket.losses = bucket.delays = 0
+            disk.dies_in = disk.fails_in = None
+            self._begin()
+            if self.driver is not None:
+                self.driver._settle()
+            bucket.errors, bucket.losses, bucket.delays, disk.dies_in, disk.fails_in = before
+
+        if driver is self.driver and self.faults and self.rng.random() < 0.3:
+            self.faults -= 1
+            self.bucket.sleep = self.rng.randint(0, 12), meanwhile
+        yield
+        self.bucket.sleep = None
+
     def _wake(self, driver: Driver) -> None:
         """It does what it was about to do, until it finds out."""
         self.say(f"driver {driver.name} wakes")
@@ -325,19 +348,24 @@ class World:
                 if not self.has(name, int(checkpoint.removeprefix("step-")), "model"):
                     raise Violation(f"{checkpoint} of {name}, which is wanted, was deleted")
         if self.rng.random() < 0.05:
-            self.check_ledger(state)
+            self.check_ledger(driver)
 
-    def check_ledger(self, state: RunState) -> None:
+    def check_ledger(self, driver: Driver) -> None:
+        state = driver.engine.state
         events = self.ledger_events()
         known = self.acknowledged
         if events[: len(known)] != known:
             first = next(n for n, e in enumerate(known) if events[n : n + 1] != [e])
             raise Violation(f"line {first + 1} was acknowledged, and is lost: {known[first]}")
-        if RunState.from_events(events, self.say) != state:
+        if (again := RunState.from_events(events, self.say)) != state:
             raise Violation("the driver's state does not follow from its ledger")
+        engine = driver.engine
+        rebuilt = Promotion(again, engine.stages, engine.limits.reduction)
+        if rungs_of(rebuilt) != rungs_of(engine.promotion):
+            raise Violation("the rungs are not those that follow from the ledger")
 
     def _check_end(self, driver: Driver) -> None:
-        self.check_ledger(driver.engine.state)
+        self.check_ledger(driver)
         state = driver.engine.state
         if state.open_trials:
             raise Violation("trials are open at the end")
@@ -406,6 +434,12 @@ class NoThread:
 def trained_of(state: RunState) -> Iterator[int]:
     """Examples of each trial's training."""
     return (trial.examples for trial in state.trials.values())
+
+
+def rungs_of(promotion: Promotion) -> list[Any]:
+    """All that decides who goes on."""
+    ladder = promotion.ladder
+    return [ladder.default, ladder.start, ladder.order, *map(asdict, ladder.levels)]
 
 
 def shown(path: Path | None, state: RunState | None = None, space: Space | None = None) -> Any:

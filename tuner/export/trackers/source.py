@@ -18,7 +18,7 @@ from tuner.export.trackers.records import FILES
 from tuner.runs.folder import LEDGER, LOCK, RUN, SPACE
 from tuner.runs.lock import LEASE, RunLock
 from tuner.runs.open import require_runs
-from tuner.runs.storage.mirror import ALIVE, BEAT
+from tuner.runs.storage.mirror import ALIVE, BEAT, is_over
 from tuner.runs.storage.storage import Storage, is_url
 
 EVERY = 2.0  # seconds between two looks at the ledger
@@ -89,7 +89,7 @@ class StoredRun(RunSource):
 
     def gone(self) -> bool:
         sign = self.storage.read(ALIVE)
-        return sign is None or self._silent(sign)
+        return sign is None or is_over(sign) or self._silent(sign)
 
 
 def is_same(place: Path, content: bytes) -> bool:

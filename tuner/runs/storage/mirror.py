@@ -103,9 +103,9 @@ class Mirror:
             turn += 1
             self._end.wait(DELAY)
 
-    def _beat(self) -> None:
+    def _beat(self, **more: Any) -> None:
         """A sign of life, and the proof that the run is still this driver's."""
-        sign = {**self._who, "beat": self._beats + 1}
+        sign = {**self._who, "beat": self._beats + 1, **more}
         self._sign.write(json.dumps(sign).encode(), hurried=self.trouble is not None)
         self._beats += 1
 
@@ -188,15 +188,19 @@ class Mirror:
         try:
             self.settle()
             with self._working:
-                self._beat()
-                self._send([name for name in self._everything() if name != LEDGER])
-                self._beat()
-            self.storage.remove([ALIVE])
+                for name in self._changed([name for name in self._everything() if name != LEDGER]):
+                    self._beat()  # these are written without a condition, and may take long
+                    self._send([name])
+                self._sign_off()
         except StorageLost as error:
             return str(error)
         except Exception as error:
             return brief(f"{self.folder}: {error}")
         return None
+
+    def _sign_off(self) -> None:
+        """The sign stays, as it can be written under a condition, and not everywhere removed."""
+        self._beat(ended=True)
 
     def _everything(self) -> list[str]:
         """But what came from storage, and what is of no use elsewhere."""
@@ -220,9 +224,16 @@ def read_sign(content: bytes | None) -> dict[str, Any] | None:
             "host": shown(str(found["host"])),
             "pid": int(found["pid"]),
             "driver": shown(str(found.get("driver", ""))),
+            "ended": bool(found.get("ended")),
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_over(sign: bytes | None) -> bool:
+    """Whether the last driver has left, and said so."""
+    found = read_sign(sign)
+    return sign is None or (found is not None and found["ended"])
 
 
 def is_signed(sign: bytes | None, here: bytes, there: bytes) -> bool:

@@ -41,7 +41,7 @@ from tuner.runs.request import ExecutionOptions
 from tuner.runs.retention import CheckpointStore, wanted
 from tuner.runs.state import RunState, Warn
 from tuner.runs.storage.fence import Superseded
-from tuner.runs.storage.mirror import ALIVE, BEAT, Mirror, is_signed, read_sign
+from tuner.runs.storage.mirror import ALIVE, BEAT, Mirror, is_over, is_signed, read_sign
 from tuner.runs.storage.storage import Storage, StorageLost
 
 AT_ONCE = 8  # files fetched in parallel
@@ -103,14 +103,14 @@ def open_storage(options: ExecutionOptions, name: str) -> Storage | None:
     if (rival := rival_of(storage)) is not None:
         fault = f"a driver is at work on it (process {rival['pid']} on {rival['host']})"
         raise InputError(storage.shown, [f"{fault}; wait for it, or end it"])
-    return replace(storage, judged=first if storage.read(ALIVE) is not None else None)
+    return replace(storage, judged=now if is_over(now := storage.read(ALIVE)) else first)
 
 
 def rival_of(storage: Storage, patience: float = 3 * BEAT) -> dict[str, object] | None:
     """The driver whose sign of life still changes. One that was killed leaves one that does not."""
     first = storage.read(ALIVE)
     found = read_sign(first)
-    if found is None:
+    if found is None or found["ended"]:
         return None
     if found["host"] == socket.gethostname() and start_of(int(str(found["pid"]))) is None:
         return None
@@ -118,7 +118,7 @@ def rival_of(storage: Storage, patience: float = 3 * BEAT) -> dict[str, object] 
     while time.monotonic() < deadline:
         time.sleep(min(1.0, patience / 3))
         now = storage.read(ALIVE)
-        if now is None:
+        if is_over(now):
             return None
         if now != first:
             return found

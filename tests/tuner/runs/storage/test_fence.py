@@ -17,7 +17,7 @@ from tests.tuner.s3_server import S3
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.storage import fence
 from tuner.runs.storage.fence import Amazon, Compared, FencedFile, Google, Superseded, backend_of
-from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_signed, read_sign
+from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_over, is_signed, read_sign
 from tuner.runs.storage.node_folder import NodeFolder
 from tuner.runs.storage.remote import fetch, follow
 from tuner.runs.storage.storage import Storage, StorageLost
@@ -274,7 +274,39 @@ def test_a_driver_that_slept_harms_nothing_of_its_successor(
     second.settle()
     assert second.close() is None
     assert storage.read("ledger.jsonl") == (tmp_path / "b" / "ledger.jsonl").read_bytes()
-    assert ALIVE not in storage.files()
+    assert is_over(storage.read(ALIVE))
+    with pytest.raises(Superseded):  # also when its successor is through
+        check_driver(first.patient)
+    check_driver(second.patient)
+    mine.close(), theirs.close()
+
+
+@pytest.mark.parametrize("moment", ["_send", "_sign_off"])
+def test_a_driver_that_sleeps_at_its_end_harms_nothing_of_its_successor(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    create(mine)
+    first.settle()
+    for number in range(3):
+        (tmp_path / "a" / f"page-{number}.html").write_text("of the first driver")
+    went_on, others = getattr(first, moment), list[Any]()
+
+    def sleeps(*given: Any) -> None:
+        """After the proof that the run is its own, and before what follows from that."""
+        if not given or any(name.startswith("page") for name in given[0]):
+            if not others:
+                others.append(driver(storage, tmp_path / "b", "b"))
+        went_on(*given)
+
+    monkeypatch.setattr(first, moment, sleeps)
+    assert "another driver writes driver.json" in str(first.close())
+    ((second, theirs),) = others
+    pages = [path for path in storage.files() if path.startswith("page")]
+    assert len(pages) == (1 if moment == "_send" else 3)  # the upload under way, and no other
+    create(theirs)
+    second.settle()
+    assert second.close() is None
     mine.close(), theirs.close()
 
 
@@ -316,7 +348,10 @@ def test_a_driver_that_finds_itself_deposed_says_so_and_sends_no_more(
     thread.join(30)  # it ends by itself
     assert not thread.is_alive() and first.deposed
     assert first.trouble is not None and "this one stops" in first.trouble
-    assert read_sign(storage.read(ALIVE)) == {"host": "elsewhere", "pid": 1, "driver": "b"}
+    assert read_sign(storage.read(ALIVE)) == {
+        **{"host": "elsewhere", "pid": 1},
+        **{"driver": "b", "ended": False},
+    }
     mine.close(), theirs.close()
 
 

@@ -28,7 +28,7 @@ from tuner.ray_backend.trainable import SearchTrial
 from tuner.runs.folder import write_run
 from tuner.runs.ledger import Ledger, parse
 from tuner.runs.state import RunState
-from tuner.runs.storage.mirror import ALIVE, Mirror
+from tuner.runs.storage.mirror import ALIVE, Mirror, is_over
 from tuner.runs.storage.node_folder import NodeFolder
 from tuner.runs.storage.remote import fetch_run, rival_of
 from tuner.runs.storage.storage import Storage, StorageLost
@@ -119,7 +119,7 @@ def test_a_gpu_that_torch_does_not_see_is_named_once_for_its_machine(searched: S
 def test_the_run_is_in_storage(searched: Searched) -> None:
     stored = searched.stored()
     assert {"run.yaml", "space.yaml", "ledger.jsonl", "study.journal"} <= stored
-    assert ALIVE not in stored
+    assert is_over(Storage(searched.url).inside("first").read(ALIVE))
     for name in ("run.yaml", "space.yaml", "ledger.jsonl"):
         mirrored = Storage(searched.url).inside("first").read(name)
         assert mirrored == (searched.folder / name).read_bytes()

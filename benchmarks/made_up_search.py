@@ -32,7 +32,7 @@ SLOTS = 8
 def make_search(folder: Path, trials: int, *, rows: int = 400, seed: int = 0) -> Path:
     """Write the folder of a search of so many trials, some stopped and some failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    space = load_space(str(HERE / "curves_space.yaml"))
+    space = load_space(str(HERE / "made_up_space.yaml"))
     writer = _Writer(folder, space, rows, np.random.default_rng(seed))
     request = SearchRequest(num_samples=trials, max_examples=MOST, seed=seed)
     write_atomic(folder / SPACE, to_yaml(space.to_dict()))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.benchmarks.scripts import run
+
 SAYS = """
 from composition import *
 cosine = {"pair.encoding.sts": "cosine"}
@@ -29,18 +25,6 @@ space = made_up_space()
 assert space.start_from == () and all(column.task is None for column in overall_only(space).columns)
 assert [task.name for task in overall_only(space).space.task_set] == ["overall"]
 """
-
-
-def run(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT / "benchmarks",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_its_best_parts_are_the_best_and_its_curves_cross() -> None:

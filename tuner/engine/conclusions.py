@@ -10,7 +10,7 @@ import numpy as np
 from tuner.engine.points import PointColumn, Points
 from tuner.engine.results import full_length, settings_of, unit_offset
 from tuner.engine.task_gp import Model, key_of, model_of, most_expected
-from tuner.runs.state import DEFAULT, RunState
+from tuner.runs.state import DEFAULT, DISTILLED, RunState
 from tuner.scoring.summary import Expected
 from tuner.space.domains import Choice, Number
 from tuner.space.space import Space
@@ -34,9 +34,16 @@ class Effect:
         return max(self.means) - min(self.means)
 
 
-def expected_of(state: RunState, space: Space) -> Expected | None:
-    """The best configuration and the default, trained in full; None if the model cannot tell."""
-    best = state.best_trial()
+def expected_of(state: RunState, space: Space, recommended: str | None = None) -> Expected | None:
+    """A configuration and the default, trained in full; None if the model cannot tell.
+
+    It is that of the trial whose model is recommended. Where that is of several trials, was
+    taught by others or is the default, it is the best trial's.
+    """
+    taken = state.trials.get(recommended) if recommended else None
+    if taken is None or taken.origin == DISTILLED or state.is_default(taken):
+        taken = None
+    best = taken or state.best_trial()
     if best is None or len(state.search_trials) < 3:
         return None
     points = Points(space)
@@ -59,6 +66,8 @@ def expected_of(state: RunState, space: Space) -> Expected | None:
     changes = {key: (mine.get(key), top.get(key)) for key in keys if mine.get(key) != top.get(key)}
     return Expected(
         examples=full_length(state),
+        trial=best.id,
+        recommended=taken is not None,
         best=means[0],
         best_sd=sds[0],
         default=means[1],

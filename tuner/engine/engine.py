@@ -15,7 +15,7 @@ from typing import Any
 from model.cli.text import settings_text, short
 from model.common.errors import InputError
 from model.tasks.task_set import TaskSet
-from tuner.engine.earlier import starts_of
+from tuner.engine.earlier import known_point
 from tuner.engine.job import Job, training_budget
 from tuner.engine.promotion import Promotion
 from tuner.engine.sampling import Suggester
@@ -155,19 +155,19 @@ class Engine:
 
     def _create_search_trial(self) -> TrialState | None:
         seed = self.state.seed
-        known = [*starts_of(self.state), *self.space.start_from]
         number = self.state.next_number
         if self.space.listed and self.space.start_from:
             return self._create_listed(number)
         if not any(trial.origin == DEFAULT for trial in self.state.search_trials):
             # Without a number, as no sampler is shown it: it may lie outside the space.
             return self._created(None, {}, {}, DEFAULT, seed)
-        fixed = self.space.params(known[number]) if number < len(known) else None
+        known, origin = known_point(self.state, self.space.start_from, number)
+        fixed = None if known is None else self.space.params(known)
         found = self.suggester.next(fixed)
         if found is None:
             return self._exhausted()
         # A known point that was tried already gives its place to the sampler.
-        origin = START if fixed and fixed.items() <= found.params.items() else SAMPLED
+        origin = origin if fixed and fixed.items() <= found.params.items() else SAMPLED
         return self._created(found.number, found.params, found.settings, origin, seed)
 
     def _create_final(self) -> TrialState | None:

@@ -32,10 +32,11 @@ def load_run(
     Raises InputError for a folder that is not a search's.
     """
     run = open_run(folder, data=data)
+    soup = _soup(run)
     if summary is None:
-        expected = expected_of(run.state, run.space)
+        expected = expected_of(run.state, run.space, soup.single if soup else None)
         summary = summarise(run.state, run.folder, run.tasks, expected=expected)
-    return ReportedRun(**vars(run), summary=summary, soup=_soup(run))
+    return ReportedRun(**vars(run), summary=summary, soup=soup)
 
 
 def _soup(run: FinishedRun) -> SoupRecord | None:

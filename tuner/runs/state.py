@@ -22,7 +22,8 @@ Outcome = Literal["finished", "promoted", "waiting", "pruned", "failed", "lost",
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 DEFAULT = "default"  # origin of the default configuration's trial
-START = "start_from"  # origin of a point that the space, or an earlier run, names
+START = "start_from"  # origin of a point that the space names
+EARLIER = "warm_start"  # origin of one of the best of an earlier run
 CONFIRM = "confirm"  # origin of a repeat of an earlier trial with another seed
 ANSWERS = ("distill.teacher", "distill.text")  # settings whose files a distilled run is taught by
 DISTILLED = "distilled"  # origin of a run that the best ensemble taught, when all else was done

@@ -68,17 +68,23 @@ class Expected:
     """What the model of the results says of training in full."""
 
     examples: int
+    trial: str  # whose settings are meant by "best"
+    recommended: bool  # that trial's model is the one to take; if not, it is the best trial
     best: float
     best_sd: float
     default: float
     default_sd: float
-    worse: float  # probability that the best settings are worse than the default
+    worse: float  # probability that these settings are worse than the default
     top: float  # the most that it expects of any settings of the space
     top_sd: float
     top_trial: str | None  # where those were tried
-    top_changes: dict[str, tuple[Any, Any]]  # to these from the best settings: before, after
+    top_changes: dict[str, tuple[Any, Any]]  # to these from the trial's settings: before, after
     # How much the runs of a warm start count, by task.
     earlier: tuple[tuple[str, dict[str, float]], ...] = ()
+
+    @property
+    def whose(self) -> str:
+        return f"the {'recommended model' if self.recommended else 'best trial'}'s settings"
 
 
 @dataclass(frozen=True)

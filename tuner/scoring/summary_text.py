@@ -96,10 +96,10 @@ def _holds(summary: Summary) -> list[str]:
         )
     if (full := summary.expected) is not None:
         chance = "less than 1 %" if full.worse < 0.01 else f"{100 * full.worse:.0f} %"
-        best = f"the best settings {short(full.best)} ± {short(full.best_sd)}"
+        best = f"{full.trial}'s settings {short(full.best)} ± {short(full.best_sd)}"
         default = f"the default {short(full.default)} ± {short(full.default_sd)}"
         lines.append(f"expected in full, {full.examples:,} examples: {best}, {default}")
-        lines.append(f"chance that the default is better in full: {chance}")
+        lines.append(f"chance that the default is better in full than {full.whose}: {chance}")
         lines += _top(full)
         lines += [cut(f"taken from {name}: {taken_text(of)}") for name, of in full.earlier]
     return lines + [cut(note) for note in summary.notes]
@@ -109,12 +109,12 @@ def _top(full: Expected) -> list[str]:
     """Beside the best that was seen, the best that is expected."""
     score = f"{short(full.top)} ± {short(full.top_sd)}"
     if not full.top_changes:
-        return [f"of all settings the model expects most of the best trial's: {score}"]
+        return [f"of all settings the model expects most of {full.trial}'s: {score}"]
     tried = f"tried as {full.top_trial}" if full.top_trial else "not tried"
     cells = [[key, _value(old), _value(new)] for key, (old, new) in full.top_changes.items()]
     return [
         f"of all settings the model expects most of these ({tried}): {score}",
-        *table(["", "best trial", "expected best"], cells, left={""}),
+        *table(["", full.trial, "expected best"], cells, left={""}),
     ]
 
 

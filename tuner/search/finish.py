@@ -105,7 +105,9 @@ def finish(
             state,
             plan.folder,
             plan.space.task_set,
-            expected=expected_of(state, plan.space) if wanted else None,
+            expected=expected_of(state, plan.space, soup.single if soup else None)
+            if wanted
+            else None,
             next_steps=next_steps(state, plan.folder),
         )
     write = partial(write_trials, plan.folder, state)

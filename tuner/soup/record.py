@@ -117,6 +117,17 @@ class SoupRecord:
         return next((each for each in self.methods if each.name == name), None)
 
     @property
+    def single(self) -> str | None:
+        """The trial whose model is recommended; None if several models or trials have a part."""
+        method = self.method(self.recommended)
+        if method is None or method.heads:
+            return None
+        members = method.members
+        each = members.values() if isinstance(members, dict) else [members]
+        trials = {name.partition("/")[0] for names in each for name in names}
+        return trials.pop() if len(trials) == 1 else None
+
+    @property
     def chosen(self) -> list[str]:
         """The checkpoints in the greedy soup."""
         return [step.ingredient for step in self.steps if step.accepted]

@@ -44,6 +44,22 @@ def test_what_it_expects_most_of_has_what_helps_and_need_not_have_been_tried() -
     assert found.top_trial is None and all(a != b for a, b in found.top_changes.values())
 
 
+def test_it_is_of_the_recommended_trial_and_else_of_the_best() -> None:
+    made = searched(0.25)
+    best, default = made.state.best_trial(), made.state.search_trials[0]
+    worst = made.state.ranked()[-1]
+    assert best is not None
+    of = {
+        name: expected_of(made.state, POINTS.space, name)
+        for name in (None, best.id, worst.id, default.id)
+    }
+    told = {name: each and (each.trial, each.recommended) for name, each in of.items()}
+    plain = (best.id, False)
+    wanted = {None: plain, best.id: (best.id, True), worst.id: (worst.id, True)}
+    assert told == {**wanted, default.id: plain}
+    assert of[worst.id].worse > of[best.id].worse + 0.1  # type: ignore[union-attr]
+
+
 def test_with_nothing_to_compare_it_says_nothing() -> None:
     assert expected_of(Made().state, POINTS.space) is None
     only = Made()

@@ -45,7 +45,7 @@ from tuner.report.repeating.collect import collect_repeating
 from tuner.report.run import load_run
 from tuner.report.write import report_of, write_report
 from tuner.runs.folder import LEDGER
-from tuner.runs.ledger import Ledger
+from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.state import RunState
 from tuner.scoring.crossfit import Difference
 from tuner.scoring.summary import Gain
@@ -438,6 +438,18 @@ def test_every_trial_is_drawn_the_default_and_the_pruned_hollow(run: Path) -> No
     assert all(math.isfinite(mean) for trace in effects.data for mean in trace["y"])
     said = Page(mattered_section(importance, "").body).text
     assert not importance.tasks or "What mattered for each task" in said
+
+
+def test_few_trials_have_effects_though_no_importances(run: Path) -> None:
+    loaded = load_run(run)
+    later = [trial.id for trial in loaded.state.search_trials][4:]
+    events = [e for e in read_events(run / LEDGER, print) if e.get("trial") not in later]
+    state = RunState.from_events(events)
+    importance = collect_importance(replace(loaded, state=state))
+    assert 3 <= len(importance.compared) < 6 and not importance.shares and importance.why_not
+    assert "effects" in {figure.id for figure in draw_importance(importance, "")}
+    said = Page(mattered_section(importance, "").body).text
+    assert "the importances say nothing" in said and "What moves which task" in said
 
 
 def test_marks_can_be_seen_on_any_paper() -> None:

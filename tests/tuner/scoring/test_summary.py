@@ -438,6 +438,8 @@ def test_only_the_time_in_which_a_driver_was_at_work_counts(tmp_path: Path) -> N
 
 EXPECTED = Expected(
     examples=5400,
+    trial="t0004",
+    recommended=True,
     best=0.7,
     best_sd=0.02,
     default=0.65,
@@ -453,14 +455,15 @@ EXPECTED = Expected(
 
 def test_the_best_that_is_expected_stands_beside_the_best_that_was_seen(whole: Run) -> None:
     text = readable(whole.summary(expected=EXPECTED).text())
-    assert "expected in full, 5,400 examples: the best settings .700 ± .020" in text
-    assert "chance that the default is better in full: 4 %" in text
+    assert "expected in full, 5,400 examples: t0004's settings .700 ± .020" in text
+    assert "the default is better in full than the recommended model's settings: 4 %" in text
     assert "of all settings the model expects most of these (not tried): .720 ± .030" in text
     assert re.search(r"pair.encoding.near +cosine +cross\n +smart.steps +3 +-\n", text)
     assert "taken from first: mood 0.96, near nothing" in text
-    same = replace(EXPECTED, top_changes={}, earlier=())
+    same = replace(EXPECTED, top_changes={}, earlier=(), recommended=False)
     said = readable(whole.summary(expected=same).text())
-    assert "of all settings the model expects most of the best trial's: .720 ± .030" in said
+    assert "of all settings the model expects most of t0004's: .720 ± .030" in said
+    assert "the default is better in full than the best trial's settings: 4 %" in said
     assert "taken from" not in said
 
 

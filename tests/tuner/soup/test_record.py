@@ -31,6 +31,24 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert written["format"] == 1 and written["methods"][0]["difference"]["tie"] is True
 
 
+@pytest.mark.parametrize(
+    ("known", "trial"),
+    [
+        ({"members": ["t0001/step-1"]}, "t0001"),
+        ({"members": ["t0001/step-1", "t0001/step-2"]}, "t0001"),
+        ({"members": ["t0001/step-1", "t0002/step-1"]}, None),
+        ({"members": {"mood": ["t0001/step-1"], "near": ["t0002/step-1"]}}, None),
+        ({"members": ["t0001/step-1"], "heads": {"mood": "t0002/step-1"}}, None),
+    ],
+)
+def test_the_recommended_model_may_be_of_a_single_trial(
+    known: dict[str, Any], trial: str | None
+) -> None:
+    taken, other = made_up_method("taken", "weights", **known), made_up_method("other", "single")
+    assert made_up_soup(methods=[other, taken], recommended="taken").single == trial
+    assert made_up_soup(methods=[other], recommended="taken").single is None
+
+
 def test_a_soup_of_version_0_1_is_read_and_written_as_it_was(tmp_path: Path) -> None:
     run = old_run(tmp_path)
     soup = read_soup(run)

@@ -32,7 +32,8 @@ ORIGIN, OUTCOME = "origin", "outcome"
 SCORE = "Overall"
 FIRST = 5  # settings that TensorBoard ticks
 LETTERS = 12  # that fit above an axis of the parallel coordinates
-ORIGINS = ("default", "start_from", "sampler", "expected", "promoted", "confirm", "soup")
+TRIED = ("default", "start_from", "warm_start", "sampler", "expected")
+ORIGINS = (*TRIED, "promoted", "confirm", "soup")
 
 
 @dataclass(frozen=True)

@@ -205,22 +205,22 @@ def expected_in_full(run: ReportedRun) -> Html | None:
         return None
     tried = f"tried as {full.top_trial}" if full.top_trial else "not tried"
     rows: list[list[Any]] = [
-        ["the best trial's settings", spread(full.best, full.best_sd)],
+        [f"{full.whose} ({full.trial})", spread(full.best, full.best_sd)],
         ["the default configuration", spread(full.default, full.default_sd)],
         [f"the settings that it expects most of ({tried})", spread(full.top, full.top_sd)],
     ]
     changes = [
         [key, short_value(old), short_value(new)] for key, (old, new) in full.top_changes.items()
     ]
-    header = ["parameter", "best trial", "expected best"]
+    header = ["parameter", full.trial, "expected best"]
     chance = "less than 1 %" if full.worse < 0.01 else percent(full.worse)
     return join(
         [
             tag("h3", "Expected in full"),
             table(["settings", "expected"], rows, left={"settings"}),
             paragraph(
-                "Probability that the best trial's settings, trained in full, score lower than the "
-                f"default does: {chance}."
+                f"Probability that {full.whose}, trained in full, score lower than the default "
+                f"does: {chance}."
             ),
             table(header, changes, left={"parameter"}) if changes else None,
             note(

@@ -24,7 +24,7 @@ from tuner.runs.state import DEFAULT, RunState, TrialState, objective_score, obj
 from tuner.space.space import Space
 
 EVALUATOR = "fANOVA"
-LEAST = 6  # trials below which nothing is said
+LEAST = 6  # trials below which there are no shares
 PER_PARAMETER = 3  # trials for each parameter below which it is said with a warning
 RESAMPLES = 12
 TREES, FEWER_TREES = 64, 24
@@ -82,7 +82,9 @@ def collect_importance(run: ReportedRun) -> Importance:
     drawn = [point for point in points if point.kind != DEFAULT]
     every = tuple(dict.fromkeys(key for point in drawn for key in point.params))
     name = objectives[0] if len(objectives) == 1 else "mean of the objectives"
-    bare = Importance(name, points, run.space, left_out=every)
+    # By a model that takes fewer trials than fANOVA does.
+    effects = tuple(effects_of(run.state, run.space))
+    bare = Importance(name, points, run.space, left_out=every, effects=effects)
     compared = bare.compared
     usable = [
         key
@@ -104,7 +106,6 @@ def collect_importance(run: ReportedRun) -> Importance:
         tasks=_by_task(bare, compared, usable, run.tasks.names),
         left_out=tuple(key for key in every if key not in usable),
         few=len(compared) < PER_PARAMETER * len(usable),
-        effects=tuple(effects_of(run.state, run.space)),
     )
 
 
@@ -154,7 +155,7 @@ def _kind(state: RunState, trial: TrialState) -> str:
 def _why_not(compared: int, usable: Sequence[str]) -> str:
     if compared < LEAST:
         trials = f"{compared} trial{'s' if compared != 1 else ''}"
-        return f"With {trials} there is no telling what mattered; it takes {LEAST} at least."
+        return f"With {trials} the importances say nothing; they take {LEAST} at least."
     if not usable:
         return "No parameter took more than one value in the trials."
     return ""

@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --c
 COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 PYTEST_ARGS ?=
 SEARCH_ARGS ?=
-BENCHES ?= throughput operations smart smart_terms evaluation turnover efficiency composition scale soup startup silences neighbours disk report board simulated_faults fault_campaign soak
+BENCHES ?= throughput operations smart smart_terms evaluation turnover efficiency composition repeats scale soup startup silences neighbours disk report board simulated_faults fault_campaign soak
 
 .PHONY: search test quick test-cluster packages lint types bench dist clean
 .DEFAULT_GOAL := test

@@ -55,7 +55,7 @@ test:
 	@$(MAKE) --no-print-directory lint
 	$(call beside,types $(if $(PYTEST_ARGS),,test-cluster),$(PYTEST) -n 4 -m 'not cluster' $(PYTEST_ARGS))
 
-# Before every commit: no searches, no kills, no clusters.
+# Before every commit: no searches, no runs that are killed, no clusters.
 quick: lint
 	$(call beside,types,$(PYTEST) -n 3 -m 'not slow and not cluster' $(PYTEST_ARGS))
 

@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --c
 COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 PYTEST_ARGS ?=
 SEARCH_ARGS ?=
-BENCHES ?= throughput operations smart smart_terms evaluation turnover composition scale soup startup silences neighbours disk report board simulated_faults fault_campaign soak
+BENCHES ?= throughput operations smart smart_terms evaluation turnover composition repeats scale soup startup silences neighbours disk report board simulated_faults fault_campaign soak
 
 .PHONY: search test quick test-cluster packages lint types bench dist clean
 .DEFAULT_GOAL := test
@@ -55,7 +55,7 @@ test:
 	@$(MAKE) --no-print-directory lint
 	$(call beside,types $(if $(PYTEST_ARGS),,test-cluster),$(PYTEST) -n 4 -m 'not cluster' $(PYTEST_ARGS))
 
-# Before every commit: no searches, no kills, no clusters.
+# Before every commit: no searches, no runs that are killed, no clusters.
 quick: lint
 	$(call beside,types,$(PYTEST) -n 3 -m 'not slow and not cluster' $(PYTEST_ARGS))
 

@@ -82,10 +82,10 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 }
 
 
-def hunt(name: str, space: Space, folder: Path) -> tuple[int, str] | None:
+def hunt(name: str, space: Space, folder: Path, start: int = 0) -> tuple[int, str] | None:
     """The first seed that finds a mutant, and what it says."""
     with MUTANTS[name]():
-        for seed in range(MOST):
+        for seed in range(start, start + MOST):
             _, violation = simulate(seed, space, folder)
             if violation is not None:
                 return seed, str(violation)

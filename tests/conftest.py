@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import settings
 
 from model.data.batches import Assembler, Batch
@@ -49,6 +50,13 @@ LONGEST = (  # files of more than a minute
     "test_report.py",
     "test_train.py",
     "test_run.py",
+    "test_sampling.py",
+    "test_starved_ray.py",
+    "test_heartbeat.py",
+    "test_workers.py",
+    "test_distill.py",
+    "test_composition.py",
+    "test_simulation.py",
 )
 
 
@@ -271,11 +279,32 @@ def tokens_of(task: TaskSpec, texts: Sequence[Any], tokenizer: Any) -> Tokens:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def once(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Callable[[str, Callable[[Path], None]], Path]:
+    """`once("wheel", make)`: a folder that `make` fills, one for all workers of these tests."""
+    base = tmp_path_factory.getbasetemp()
+    base = base if worker_id == "master" else base.parent
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        place, unfinished = base / f"once-{name}", base / f"once-{name}.tmp"
+        with FileLock(base / f"once-{name}.lock"):
+            if not place.exists():
+                unfinished.mkdir()
+                make(unfinished)
+                unfinished.rename(place)
+        return place
+
+    return made
 
 
 @pytest.fixture(scope="session")
-def installed(wheel: Path) -> Path:
+def wheel(once: Callable[..., Path]) -> Path:
+    (found,) = once("wheel", build_wheel).glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def installed(once: Callable[..., Path], wheel: Path) -> Path:
     """The folder that the wheel is installed into."""
-    return install(wheel)
+    return once("installed", lambda place: install(wheel, place))

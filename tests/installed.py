@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
-def build_wheel(place: Path) -> Path:
+def build_wheel(place: Path) -> None:
     """Built from a copy, as setuptools leaves its traces in the folder that it builds from."""
     source = place / "source"
     skip = shutil.ignore_patterns("__pycache__")
@@ -22,15 +22,11 @@ def build_wheel(place: Path) -> Path:
         shutil.copy(ROOT / name, source)
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"]
     subprocess.run([*PIP, *build, str(place), str(source)], check=True)
-    (found,) = place.glob("*.whl")
-    return found
 
 
-def install(wheel: Path) -> Path:
-    target = wheel.parent / "installed"
-    command = ["install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
+def install(wheel: Path, place: Path) -> None:
+    command = ["install", "--no-deps", "--no-index", "--target", str(place), str(wheel)]
     subprocess.run([*PIP, *command], check=True)
-    return target
 
 
 def run(installed: Path, folder: Path, *words: str, timeout: float = 240) -> str:

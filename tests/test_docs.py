@@ -172,5 +172,7 @@ def test_the_files_for_github_fit_the_project() -> None:
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     targets = {found for step in steps for found in re.findall(r"\bmake ([\w-]+)", step)}
     assert targets == {"test", "search", "dist"}
+    installed = [step for step in steps if step.startswith(("pip ", "stockpot "))]
+    assert len(installed) == 2 and all(step in README.read_text() for step in installed)
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert {hook["id"] for hook in hooks} == {"ruff", "ruff-format", "mypy"}

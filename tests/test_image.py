@@ -78,6 +78,7 @@ def test_the_shell_of_the_install_asks_for_the_right_torch(device: str, said: st
     assert done.returncode == 1 and "DEVICE is cuda or cpu, not tpu" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_copied_is_enough_to_install_and_to_run_its_command(tmp_path: Path) -> None:
     context, target = tmp_path / "source", tmp_path / "installed"
     context.mkdir()

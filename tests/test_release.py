@@ -38,6 +38,7 @@ def metadata_of(text: bytes) -> Metadata:
     return Metadata.from_email(text, validate=True)  # raises for what an index would refuse
 
 
+@pytest.mark.slow
 def test_the_wheel_s_metadata_is_valid_and_complete(wheel: Path) -> None:
     files = zipfile.ZipFile(wheel)
     (name,) = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
@@ -48,6 +49,7 @@ def test_the_wheel_s_metadata_is_valid_and_complete(wheel: Path) -> None:
     assert {f"{name}/py.typed" for name in ("model", "tuner", "stockpot")} <= set(files.namelist())
 
 
+@pytest.mark.slow
 def test_the_source_archive_makes_the_same_wheel(
     archive: Path, wheel: Path, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.installed import ROOT, run
 
+pytestmark = pytest.mark.slow  # pip builds it
 FEW = ["budget.examples=48", "budget.eval_every=48", "budget.eval_rows=20", "batch.sizes=8"]
 LOADS = """
 import stockpot
@@ -58,7 +59,6 @@ def test_the_wheel_has_the_command(installed: Path, tmp_path: Path) -> None:
     assert "resume   stockpot search --resume --name big" in said and "python -m" not in said
 
 
-@pytest.mark.slow
 def test_the_wheel_trains_in_another_folder(installed: Path, tmp_path: Path) -> None:
     few = [word for setting in FEW for word in ("--set", setting)]
     train = ["train", "--tasks", "sample", "--encoder", "tiny", *few]

@@ -51,7 +51,7 @@ def starved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starved]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(place))
         moments = [Moment("evaluated", nth=2), Moment("finished", nth=2)]
-        search = Started.start(storage, *SAME, first=FIRST, hold=moments)
+        search = Started.start(storage, *SAME, first=FIRST, hold=moments, workers=2)
         search.wait_until_held()
         if full:
             fill(place, leave=0)

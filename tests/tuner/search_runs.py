@@ -48,14 +48,14 @@ def settings(**more: Any) -> dict[str, Any]:
     return {**small, "num_samples": 3, **bare, **one, **more}
 
 
-def command(storage: Path | str, *flags: str, workers: int = 2) -> list[str]:
+def command(storage: Path | str, *flags: str, workers: int = 1) -> list[str]:
     start = [sys.executable, "-m", "tuner.search", "--storage-path", str(storage)]
     return [*start, "--max-concurrent-trials", str(workers), "--cpus-per-trial", "1", *flags]
 
 
 def run_here(storage: Path | str, *flags: str) -> subprocess.CompletedProcess[str]:
     """The command in this process and without Ray, whose start would take longest."""
-    words = command(storage, *flags, workers=1)
+    words = command(storage, *flags)
     with without_ray(), redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         code = main(words[3:])
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
@@ -78,15 +78,16 @@ class Started:
         url: str | None = None,
         first: str = "",
         hold: Sequence[Moment] = (),
+        workers: int = 1,
     ) -> Started:
         """`url`: where the run is mirrored to, with `storage` as its folder here.
 
         `first`: code that runs before the command does, in the same process. `hold`: when the
-        driver is to stop, until `go_on`.
+        driver is to stop, until `go_on`. `workers`: each imports torch, which takes longest of all.
         """
         folder = storage / name
         since = len(events(folder))
-        words = command(url or storage, *flags, "--name", name)
+        words = command(url or storage, *flags, "--name", name, workers=workers)
         if hold:
             first += f"\nfrom tests.tuner.moments import Moment, hold_at\nhold_at(*{[*hold]!r})\n"
         if first:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.repeats import new_state, tried
 from tests.tuner.made_up_runs import FakeSpace, begin, close, create, evaluate, live_through
 from tuner.engine import sampling as module
 from tuner.engine.sampling import Suggester, VisibleHistory, suggest_next
@@ -26,7 +27,7 @@ from tuner.engine.study import (
 )
 from tuner.runs.ledger import Ledger, RunState, read_events
 from tuner.runs.state import TrialState
-from tuner.space.space import Space, load_space, shipped_spaces
+from tuner.space.space import load_space, shipped_spaces
 
 SPACE = FakeSpace()
 
@@ -156,47 +157,20 @@ def state_of(state: RunState, number: int) -> TrialState:
 # --- no point twice -----------------------------------------------------------------------------
 
 
-def new_state(sampler: str, seed: int = 0, count: int = 30) -> RunState:
-    state = RunState()
-    run = {"version": "1", "name": "x", "objectives": ["overall"], "num_samples": count}
-    run |= {"seed": seed, "sampler": sampler, "resumed": False}
-    state.apply({"event": "run", "time": 0.0, **run})
-    return state
-
-
-def tried(space: Space, sampler: str, seed: int, count: int) -> list[frozenset[tuple[str, object]]]:
-    """The points of a search whose scores follow from them, so that samplers have favourites."""
-    state = new_state(sampler, seed, count)
-    suggester, points = Suggester(state, space), []
-    for number in range(count):
-        found = suggester.next()
-        if found is None:
-            break
-        name, at = state.next_id, {"time": float(number)}
-        made = {"number": found.number, "params": found.params, "settings": found.settings}
-        state.apply(
-            {"event": "created", "trial": name, "origin": "sampler", "seed": 0, **made, **at}
-        )
-        score = random.Random(str(sorted(found.params.items()))).random()
-        values = {task.name: {"value": score} for task in space.task_set}
-        scored = {"trial": name, "examples": 100, "score": score, "tasks": values}
-        state.apply({"event": "evaluated", **scored, **at})
-        state.apply({"event": "finished", "trial": name, **at})
-        points.append(frozenset(found.params.items()))
-    return points
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", sorted(shipped_spaces()))
-@pytest.mark.parametrize("sampler", ["tpe", pytest.param(TASK_GP, marks=pytest.mark.slow)])
-def test_no_shipped_space_is_searched_for_a_point_twice(sampler: str, name: str, seed: int) -> None:
-    points = tried(load_space(name), sampler, seed, 30)
+def test_no_shipped_space_is_searched_for_a_point_twice_by_tpe(name: str, seed: int) -> None:
+    points = tried(load_space(name), "tpe", seed, 30)
     assert len(points) == len(set(points)) == 30
 
 
-def test_task_gp_tries_no_point_of_the_smallest_shipped_space_twice() -> None:
-    points = tried(load_space("paper-002"), TASK_GP, 0, 12)
-    assert len(points) == len(set(points)) == 12
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(shipped_spaces()))
+def test_no_shipped_space_is_searched_for_a_point_twice_by_task_gp(name: str) -> None:
+    """benchmarks/repeats.py: 30 points of the papers' spaces too, and three seeds."""
+    count = 12 if name.startswith("paper") else 30
+    points = tried(load_space(name), TASK_GP, 0, count)
+    assert len(points) == len(set(points)) == count
 
 
 SMALL = """

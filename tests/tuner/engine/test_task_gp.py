@@ -81,6 +81,7 @@ def test_improvement_grows_with_the_lead_and_with_the_doubt() -> None:
     assert found[0] == pytest.approx(0.1 / math.sqrt(2 * math.pi))
 
 
+@pytest.mark.slow
 def test_it_puts_the_best_parts_of_different_trials_together() -> None:
     """Each task has a best encoding or batch of its own, and no trial has them all."""
     made, rng = Made(), np.random.default_rng(0)
@@ -102,6 +103,7 @@ def test_it_puts_the_best_parts_of_different_trials_together() -> None:
     assert is_best(propose(made.state, POINTS, np.random.default_rng(0)))
 
 
+@pytest.mark.slow
 def test_it_proposes_no_point_that_was_tried_or_is_running() -> None:
     made = Made()
     for seed in range(3):

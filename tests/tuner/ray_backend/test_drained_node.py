@@ -77,7 +77,7 @@ def test_trials_of_a_machine_that_will_go_move_on_and_lose_nothing(
 
     flags = (*SAME, "--address", cluster.address)
     held = [Moment("evaluated"), Moment("started", nth=3)]
-    search = Started.start(tmp_path / "noticed", *flags, first=FIRST, hold=held)
+    search = Started.start(tmp_path / "noticed", *flags, first=FIRST, hold=held, workers=2)
     search.wait_until_held()
     victim = search.new("evaluated")[0]["trial"]
     (before,) = [e for e in search.new("started") if e["trial"] == victim]

@@ -261,7 +261,8 @@ tuner.ray_backend.trainable.SearchTrial = UnfitTrial
 def test_a_stopped_worker_is_ended_and_its_trial_goes_on(tmp_path: Path) -> None:
     """And a disk that fails for a moment costs an attempt, not the trial."""
     flags = (*FIXED, "--num-samples", "3", "--seed", "5")
-    search = Started.start(tmp_path, *flags, first=FIRST, hold=[Moment("evaluated")])
+    held = [Moment("evaluated")]
+    search = Started.start(tmp_path, *flags, first=FIRST, hold=held, workers=2)
     search.wait_until_held()
     first = search.new("evaluated")[0]["trial"]
     (started,) = [e for e in search.new("started") if e["trial"] == first][-1:]

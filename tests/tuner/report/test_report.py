@@ -53,6 +53,7 @@ from tuner.search.finish import with_report
 from tuner.search.terminal import SearchConsole
 from tuner.soup.methods import METHODS
 
+pytestmark = pytest.mark.slow  # they look at a real search
 SECTIONS = ("answer", "mattered", "history", "soup", "wrong", "repeat")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,9 +29,12 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert not left
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    storage = tmp_path_factory.mktemp("undisturbed")
-    done = run_here(storage, *SAME)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return storage / "default"
+@pytest.fixture(scope="session")
+def undisturbed(once: Callable[..., Path]) -> Path:
+    """Only to be read."""
+
+    def make(storage: Path) -> None:
+        done = run_here(storage, *SAME)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once("undisturbed", make) / "default"

@@ -18,8 +18,6 @@ from tuner.search import api
 from tuner.search.api import run_search
 from tuner.search.finish import SearchResult
 
-ROOT = Path(__file__).parents[3]
-
 
 def table() -> dict[str, Any]:
     """Every flag's default by its name, in the order of the tables."""
@@ -82,22 +80,6 @@ def test_the_package_has_its_functions_without_loading_them() -> None:
     assert tuner.__all__ == sorted(tuner.PLACES)
     with pytest.raises(AttributeError, match="no attribute 'run_serach'"):
         tuner.run_serach  # noqa: B018
-
-
-@pytest.mark.slow  # unless `make types` has been there before
-def test_editors_and_mypy_see_the_real_signature(tmp_path: Path) -> None:
-    file = tmp_path / "caller.py"
-    file.write_text(
-        "from tuner import run_search\n"
-        "reveal_type(run_search(num_samples=8).best)\n"
-        "run_search(num_samples='8')\n"
-        "run_search(num_sample=8)\n"
-    )
-    mypy = [sys.executable, "-m", "mypy", "--no-error-summary", str(file)]
-    said = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True).stdout
-    assert 'caller.py:2: note: Revealed type is "tuner.runs.state.TrialState | None"' in said
-    assert 'caller.py:3: error: Argument "num_samples"' in said
-    assert 'caller.py:4: error: Unexpected keyword argument "num_sample"' in said
 
 
 def test_a_result_is_short_to_read_and_has_a_frame(tmp_path: Path) -> None:

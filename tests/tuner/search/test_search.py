@@ -29,9 +29,11 @@ from tests.tuner.search_runs import (
     SMALL,
     MixedTrial,
     RaisingTrial,
+    command,
     curves_of,
     events,
     open_study,
+    run_here,
     settings,
     state_of,
 )
@@ -266,7 +268,7 @@ def test_a_points_further_seeds_have_a_slot_each(without_ray: None, storage: Pat
 
 
 @pytest.mark.slow
-def test_a_run_is_not_started_twice_but_extended(ray: None, storage: Path) -> None:
+def test_a_run_is_not_started_twice_but_extended(without_ray: None, storage: Path) -> None:
     first = settings(storage_path=storage, num_samples=2)
     run_search(**first)
     before = (storage / "default" / "ledger.jsonl").read_bytes()
@@ -367,8 +369,7 @@ def test_five_failures_in_a_row_stop_the_search_and_show_the_first(
     ray: None, storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tuner.ray_backend.trainable.SearchTrial", RaisingTrial)
-    flags = [*SMALL, "--storage-path", str(storage), "--max-concurrent-trials", "2"]
-    assert main([*flags, "--num-samples", "12"]) == 1
+    assert main(command(storage, *SMALL, "--num-samples", "12")[3:]) == 1
     state = state_of(storage / "default")
     assert state.ended == "failures"
     assert 5 <= state.counts()["failed"] <= 6
@@ -378,7 +379,7 @@ def test_five_failures_in_a_row_stop_the_search_and_show_the_first(
     assert "--resume" in said
     # Mended, it goes on: five more would have to fail.
     monkeypatch.undo()
-    assert main([*flags, "--num-samples", "7", "--resume"]) == 0
+    assert run_here(storage, *SMALL, "--num-samples", "7", "--resume").returncode == 0
     assert state_of(storage / "default").counts()["open"] == 0
 
 
@@ -386,8 +387,8 @@ def test_five_failures_in_a_row_stop_the_search_and_show_the_first(
 def test_the_time_budget_drains_and_ends_well(
     ray: None, storage: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = [*SMALL, "--storage-path", str(storage), "--num-samples", "400", "-q"]
-    assert main([*flags, "--time-budget-s", "8"]) == 0
+    flags = [*SMALL, "--num-samples", "400", "-q", "--time-budget-s", "8"]
+    assert main(command(storage, *flags)[3:]) == 0
     state = state_of(storage / "default")
     assert state.ended == "time"
     paused = {trial.id for trial in state.trials.values() if trial.paused}

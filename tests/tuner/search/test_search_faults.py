@@ -6,10 +6,14 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 import pytest
 
+from tests.faults.fatal_points import forked
 from tests.tuner.moments import Moment
 from tests.tuner.search_runs import (
     SAME,
@@ -22,9 +26,34 @@ from tests.tuner.search_runs import (
     run_here,
     state_of,
 )
+from tuner.runs.ledger import Ledger
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("scratch")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("scratch"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
 KILLS = 5
+WITH_RAY = 2  # of them, whose workers outlive the driver; the others are of the same driver without
+
+
+def killed_in_a_fork(storage: Path, flags: Sequence[str], nth: int, seconds: float) -> None:
+    """Killed so long after the nth event of this start."""
+
+    def work(writer: int) -> None:
+        moment, append = Moment(nth=nth), Ledger.append
+
+        def told(ledger: Ledger, event: str, **fields: Any) -> Any:
+            written = append(ledger, event, **fields)
+            if moment.comes(event, fields):
+                Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            return written
+
+        Ledger.append = told  # type: ignore[method-assign]
+        os.write(writer, repr(run_here(storage, *flags)).encode())
+
+    assert forked(work) == b""
 
 
 def test_a_driver_killed_five_times_ends_like_one_left_alone(
@@ -32,17 +61,19 @@ def test_a_driver_killed_five_times_ends_like_one_left_alone(
 ) -> None:
     draws = random.Random(20)
     folder = tmp_path / "default"
-    kills = 0
-    while kills < KILLS:
+    for kill in range(KILLS):
         # Anywhere between the first line of this start and a few trials later.
-        again = ["--resume"] if events(folder) else []
-        search = Started.start(tmp_path, *SAME, *again, hold=[Moment(nth=draws.randint(1, 6))])
+        flags = (*SAME, "--resume") if events(folder) else SAME
+        nth, seconds = draws.randint(1, 6), draws.uniform(0, 0.3)
+        if kill >= WITH_RAY:
+            killed_in_a_fork(tmp_path, flags, nth, seconds)
+            continue
+        search = Started.start(tmp_path, *flags, hold=[Moment(nth=nth)], workers=2)
         search.wait_until_held()
         search.go_on()
-        time.sleep(draws.uniform(0, 0.3))
-        assert search.process.poll() is None, f"before kill {kills + 1}: {search.finish()[1]}"
+        time.sleep(seconds)
+        assert search.process.poll() is None, f"before kill {kill + 1}: {search.finish()[1]}"
         search.kill()
-        kills += 1
     done = run_here(tmp_path, *SAME, "--resume")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{TRIALS} of {TRIALS} trials" in done.stdout
@@ -55,7 +86,7 @@ def test_a_trial_whose_worker_is_killed_goes_on_and_ends_the_same(
 ) -> None:
     # One of them twice. At that moment its worker waits for the driver's answer.
     moments = [Moment("evaluated", *which) for which in (("t0002", 1), ("t0002", 2), ("t0004", 1))]
-    search = Started.start(tmp_path, *SAME, hold=moments)
+    search = Started.start(tmp_path, *SAME, hold=moments, workers=2)
     for _ in moments:
         search.wait_until_held()
         victim = search.new("evaluated")[-1]["trial"]

@@ -29,10 +29,11 @@ def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) ->
     for number, group in ((signal.SIGTERM, False), *later):
         moment = Moment("evaluated", nth=3 if number == signal.SIGTERM else 1)
         again = [] if number == signal.SIGTERM else ["--resume"]
-        search = Started.start(tmp_path, *SAME, *again, hold=[moment])
+        workers = 1 if again else 2
+        search = Started.start(tmp_path, *SAME, *again, hold=[moment], workers=workers)
         search.wait_until_held()
         live = {e["trial"] for e in search.new("started")}
-        workers = {e["pid"] for e in search.new("started")}
+        pids = {e["pid"] for e in search.new("started")}
         search.signal(number, group)
         search.go_on()
         code, said = search.finish()
@@ -47,7 +48,7 @@ def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) ->
         running = {t for t in started if state.trials[t].status == "open"}
         assert running == {e["trial"] for e in search.new("paused")}
         assert running
-        assert all_gone(workers)
+        assert all_gone(pids)
     done = run_here(tmp_path, "--resume")  # all else is in run.yaml
     assert done.returncode == 0, done.stdout + done.stderr
     assert_whole(tmp_path / "default", undisturbed)

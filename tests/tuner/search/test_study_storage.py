@@ -59,6 +59,7 @@ def told(where: Path, words: str) -> list[str]:
 # --- a search -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_leaves_its_study_in_a_database_too(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/studies.db"
     done = run_here(tmp_path / "runs", *FEW, "--study-storage", url)
@@ -74,7 +75,7 @@ def test_a_search_leaves_its_study_in_a_database_too(tmp_path: Path) -> None:
 def test_a_search_that_is_killed_and_resumed_has_nothing_twice(
     tmp_path: Path, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real command, with Ray, and a real PostgreSQL with a password."""
+    """The real command, killed with its Ray, and a real PostgreSQL with a password."""
     url = postgres_server.new_database()
     monkeypatch.setenv("STUDIES", url)
     flags = (*SAME, "--study-storage", "env:STUDIES")
@@ -83,13 +84,13 @@ def test_a_search_that_is_killed_and_resumed_has_nothing_twice(
     assert first.wait_for(lambda: begun(url)), first.finish()  # while the search goes on
     first.kill()
     there = in_database(url, "default")
-    code, said = Started.start(tmp_path, *flags, "--resume").finish()
-    assert code == 0, said
+    done = run_here(tmp_path, *flags, "--resume")
+    assert done.returncode == 0, done.stderr
     own, mirrored = shown(open_study(tmp_path / "default")), in_database(url, "default")
     assert mirrored == own and [trial[1] for trial in own] == [S.COMPLETE] * 6
     ended = [trial for trial in there if trial[1].is_finished()]
     assert all(trial in mirrored for trial in ended)
-    assert told(tmp_path, said) == []
+    assert told(tmp_path, done.stdout + done.stderr) == []
 
 
 def test_a_password_on_the_command_line_is_written_and_said_nowhere(

@@ -56,6 +56,7 @@ def run(
         return run_study(name, request, ExecutionOptions(**options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_studies())
 def test_every_study_runs(name: str, data: Path, tmp_path: Path) -> None:
     result = run(name, data, tmp_path)
@@ -71,6 +72,7 @@ def test_every_study_runs(name: str, data: Path, tmp_path: Path) -> None:
         assert all(trial.examples >= EXAMPLES for trial in state.trials.values())
 
 
+@pytest.mark.slow
 def test_every_row_has_every_seed_and_a_finished_study_trains_nothing_more(
     data: Path, tmp_path: Path
 ) -> None:
@@ -92,6 +94,7 @@ def test_every_row_has_every_seed_and_a_finished_study_trains_nothing_more(
         run("004-encodings", data, tmp_path, seeds=3, resume=True)
 
 
+@pytest.mark.slow
 def test_rows_are_as_long_as_the_papers_times_the_scale(data: Path, tmp_path: Path) -> None:
     result = run("002-encodings", data, tmp_path, scale=96e-6)
     assert [folder.name for folder in result.folders] == [
@@ -112,6 +115,7 @@ def test_rows_are_as_long_as_the_papers_times_the_scale(data: Path, tmp_path: Pa
     assert "all rows are as long as each other, which the paper's are not" in told.text
 
 
+@pytest.mark.slow
 def test_a_row_becomes_a_folder_that_predicts(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

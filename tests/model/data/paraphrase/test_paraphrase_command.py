@@ -72,6 +72,7 @@ def bad_days(sentence: str, attempt: int) -> str:
     return BAD[(number // 5 + attempt) % len(BAD)] if bad else "good"
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_with_nothing_twice_and_nothing_missing(tmp_path: Path) -> None:
     data = write_sst(tmp_path / "data", {"train": TRAIN, "dev": DEV, "test": TEST})
     out = tmp_path / "made" / "sst.arrow"

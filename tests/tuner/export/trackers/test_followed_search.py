@@ -26,7 +26,7 @@ pytestmark = [
 from tests.tuner.export.trackers.read_back import mlflow, mlflow_runs  # noqa: E402
 from tests.tuner.export.trackers.runs import snapshot_of  # noqa: E402
 from tests.tuner.moments import Moment  # noqa: E402
-from tests.tuner.search_runs import FIXED, PATIENCE, ROOT, Started  # noqa: E402
+from tests.tuner.search_runs import FIXED, PATIENCE, ROOT, Started, run_here  # noqa: E402
 from tuner.export.trackers.mlflow import points_of  # noqa: E402
 from tuner.runs.open import has_begun  # noqa: E402
 
@@ -77,7 +77,7 @@ def test_a_search_and_its_follower_are_killed_and_go_on_and_no_run_comes_twice(
     run, uri = tmp_path / "default", f"sqlite:///{tmp_path}/mlflow.db"
     assert mlflow_runs(uri) == []  # its tables are made here, by one process
     # It stops when a trial has finished, another is under way and there is one to come.
-    search = Started.start(tmp_path, *FEW, hold=[Moment("finished")])
+    search = Started.start(tmp_path, *FEW, hold=[Moment("finished")], workers=2)
     assert search.wait_for(lambda: has_begun(run)), search.finish()
     first = follow()
     search.wait_until_held()
@@ -86,9 +86,8 @@ def test_a_search_and_its_follower_are_killed_and_go_on_and_no_run_comes_twice(
     search.kill()
     assert len(mlflow_runs(uri)) < 5 and "RUNNING" in statuses(uri)
     second = follow()
-    resumed = Started.start(tmp_path, *FEW, "--resume")
-    code, said = resumed.finish()
-    assert code == 0, said
+    done = run_here(tmp_path, *FEW, "--resume")
+    assert done.returncode == 0, done.stderr
     told, _ = second.process.communicate(timeout=PATIENCE)
     assert second.process.returncode == 0, told
     now, found = snapshot_of(run), mlflow(uri)  # which has no key twice

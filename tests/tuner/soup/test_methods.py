@@ -81,7 +81,7 @@ class NoiseEvaluator:
 
 
 def teach(
-    evaluator: NoiseKitchen, name: str, rng: np.random.Generator, good: Sequence[float]
+    evaluator: NoiseEvaluator, name: str, rng: np.random.Generator, good: Sequence[float]
 ) -> None:
     """Members that are the surer the righter they are: each label's logit is so much higher."""
     labels, classes = evaluator.labels[name].astype(int), evaluator.tasks[name].classes
@@ -166,7 +166,7 @@ def test_what_is_chosen_for_a_task_is_never_worse_at_it(name: str) -> None:
 
 
 def test_the_prior_vote_is_that_of_the_prior_ensembles_members() -> None:
-    evaluator = NoiseKitchen(3, tasks=ONE_TASK)
+    evaluator = NoiseEvaluator(3, tasks=ONE_TASK)
     (name,) = ONE_TASK.names
     teach(evaluator, name, np.random.default_rng(0), [1.0] * 5)
     scorer = DevScorer(evaluator, "overall")

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import base64
 import html
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 SCHEME = r"\b[a-zA-Z][a-zA-Z0-9+.-]*:/{1,2}"
+USER = r"[^/\s@'\":]+"
+PORT = r"\d{1,5}(?![^/\s'\",;.)])"
 _IN_URL = re.compile(rf"({SCHEME})[^/\s@'\"]+@")
-# A password may hold anything, as "/"; but a host's port is no password.
-_WITH_PASSWORD = re.compile(rf"({SCHEME})[^/\s@'\":]+:(?!\d{{1,5}}/)[^\s'\"]*@")
+# A password may hold anything, as "/" or a blank; but of a web server a number is its port.
+_WITH_PASSWORD = re.compile(
+    rf"(?!https?:/{{1,2}}{USER}:{PORT})({SCHEME}){USER}:"
+    rf"(?:[^\s'\"]*@|(?!{PORT})[^@\r\n]{{1,100}}@(?:[^\s'\"]*@)?)"
+)
 _IN_QUERY = re.compile(
     r"([?&;][\w.-]*(?:key|secret|token|passw(?:or)?d|signature|credential)[\w.-]*=)[^&;\s'\"]+",
     re.IGNORECASE,
@@ -30,16 +35,25 @@ _IN_HEADER = re.compile(
 _AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
 _NAMES = re.compile(r"(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
 SHORTEST = 8  # characters; a shorter value could be any word
+MOST_LAYERS = 4  # of escapes in escapes
+HEX = "[0-9a-fA-F]"
+_ESCAPE = re.compile(
+    rf"\\+(?:x(?P<x>{HEX}{{2}})|u(?P<u>{HEX}{{4}})|U(?P<U>{HEX}{{8}})|(?P<blank>[nrtbf])|)"
+    rf"|%(?P<p>{HEX}{{2}})|(?P<entity>&(?:amp|lt|gt|quot|apos|#\d{{1,7}}|#x{HEX}{{1,6}});)"
+)
+_BLANK = re.compile(r"[\s\0]+")
+_BETWEEN = re.compile(r"[:,;-]|0x")  # the bytes of a hexadecimal dump
+_HEX = re.compile(rf"{HEX}{{{2 * SHORTEST},}}")
+_BASE64 = re.compile(rf"[A-Za-z0-9+/_-]{{{SHORTEST * 8 // 6},}}")
+_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def redact(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """The text without user names and passwords in URLs, keys in queries, and whatever this
     process has in its environment under the name of a key, a token or a password, in whatever
     encoding it is there."""
-    for name, value in environment.items():
-        if len(value) >= SHORTEST and _NAMES.search(name):
-            for form in forms(value):
-                text = text.replace(form, HIDDEN)
+    named = [value for name, value in environment.items() if _NAMES.search(name)]
+    text = hide(text, [value for value in named if len(value) >= SHORTEST])
     text = _WITH_PASSWORD.sub(rf"\1{HIDDEN}@", text)
     text = _IN_URL.sub(rf"\1{HIDDEN}@", text)
     text = _IN_QUERY.sub(rf"\1{HIDDEN}", text)
@@ -52,34 +66,133 @@ def brief(text: str, most: int = 500, environment: Mapping[str, str] = os.enviro
     return " ".join(redact(text, environment).split())[:most]
 
 
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """The text without these, as they are and as programs write them down.
+
+    One rule for all ways of writing: the text is read in each of them, back to plain characters
+    without blanks, and what a secret is like when it was read so is searched there.
+    """
+    known = sorted({each for each in secrets if each}, key=lambda each: (-len(each), each))
+    for secret in known:
+        text = text.replace(secret, HIDDEN)
+    if not (keys := {key for secret in known for key in keys_of(secret)}):
+        return text
+    places = [span for view in views(text) for key in keys for span in view.find(key)]
+    for start, end in reversed(merged(places)):
+        text = text[:start] + HIDDEN + text[end:]
+    return text
+
+
 @lru_cache(maxsize=256)
-def forms(secret: str) -> tuple[str, ...]:
-    """How a secret may stand in a text, the longest first: as it is, its lines by themselves, and
-    each of these as programs write them down."""
-    plain = {secret, " ".join(secret.split()), *secret.splitlines()}
-    plain |= {line.strip() for line in secret.splitlines()}
-    found = {form for text in plain if len(text) >= SHORTEST for form in _encoded(text)}
-    return tuple(sorted(found, key=lambda form: (-len(form), form)))
+def keys_of(secret: str) -> frozenset[str]:
+    """A secret and its lines as `views` have them, if long enough to be no word."""
+    parts = {secret, secret.replace(" ", "+"), *secret.splitlines()}
+    for part in list(parts):
+        codes = part.encode("utf-16-le", "surrogatepass")
+        parts.add("".join(map(chr, memoryview(codes).cast("H"))))  # as JSON has it
+        parts |= {part.encode(c, "replace").decode("latin-1") for c in ("utf-8", "latin-1")}
+        parts |= {codes.decode("latin-1"), part.encode("utf-16-be", "replace").decode("latin-1")}
+    found = {squeezed(unescaped(View.of(part))).text for part in parts}
+    return frozenset(key for key in found if len(key) >= SHORTEST)
 
 
-def _encoded(text: str) -> Iterator[str]:
-    yield text
-    once = {repr(text)[1:-1], json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    once |= {text.encode("unicode_escape").decode(), text.replace("'", "\\'")}
-    once |= {html.escape(text), html.escape(text, quote=False)}
-    data = text.encode("utf-8", "surrogatepass")
-    for safe in ("", "/", "~()*!.'", ":/"):
-        for escaped in (quote(data, safe=safe), quote_plus(data, safe=safe)):
-            once |= {escaped, re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), escaped)}
-    once |= {data.hex(), data.hex().upper(), repr(data)[2:-1]}
-    yield from once
-    yield from {repr(form)[1:-1] for form in once} | {json.dumps(form)[1:-1] for form in once}
-    # Base64 writes three bytes as four letters, so it depends on what stands before.
-    for before in range(3):
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            written = encode(bytes(before) + data).decode().rstrip("=")
-            sure = written[-(-before * 8 // 6) :] if before else written
-            if len(data) % 3 != (3 - before) % 3 and len(sure) > SHORTEST:
-                sure = sure[:-1]  # its last letter depends on what comes after
-            if len(sure) >= SHORTEST:
-                yield sure
+@dataclass(frozen=True)
+class View:
+    """A text as it reads, and where each of its characters stands in the one it comes from."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    @classmethod
+    def of(cls, text: str) -> View:
+        return cls(text, range(len(text)), range(1, len(text) + 1))
+
+    def find(self, key: str) -> Iterator[tuple[int, int]]:
+        at = self.text.find(key)
+        while at >= 0:
+            yield self.starts[at], self.ends[at + len(key) - 1]
+            at = self.text.find(key, at + 1)
+
+    def replaced(self, pattern: re.Pattern[str], read: Callable[[re.Match[str]], str]) -> View:
+        """With each match as one character, or none."""
+        texts, starts, ends, at = list[str](), list[int](), list[int](), 0
+        for found in pattern.finditer(self.text):
+            character = read(found)
+            texts += self.text[at : found.start()], character
+            starts += self.starts[at : found.start()]
+            ends += self.ends[at : found.start()]
+            if character:
+                starts.append(self.starts[found.start()])
+                ends.append(self.ends[found.end() - 1])
+            at = found.end()
+        whole = "".join([*texts, self.text[at:]])
+        return View(whole, [*starts, *self.starts[at:]], [*ends, *self.ends[at:]])
+
+
+def views(text: str) -> Iterator[View]:
+    """The text in each way that it can be read."""
+    plain = squeezed(unescaped(View.of(text)))
+    yield plain
+    for runs, decoded in ((_BASE64, from_base64), (_HEX, from_hex)):
+        bare = plain.replaced(_BETWEEN, lambda found: "") if runs is _HEX else plain
+        for run in runs.finditer(bare.text):
+            part = slice(*run.span())
+            letters = View(run[0], bare.starts[part], bare.ends[part])
+            for view in decoded(letters):
+                yield squeezed(unescaped(view))
+
+
+def unescaped(view: View) -> View:
+    """Backslashes, percent signs and entities read; also those that were written down so again."""
+    for _ in range(MOST_LAYERS):
+        before, view = view, view.replaced(_ESCAPE, _read)
+        if before.text == view.text:
+            break
+    return view
+
+
+def squeezed(view: View) -> View:
+    return view.replaced(_BLANK, lambda found: "")
+
+
+def _read(found: re.Match[str]) -> str:
+    if digits := found["x"] or found["u"] or found["U"] or found["p"]:
+        return chr(min(int(digits, 16), sys.maxunicode))
+    if entity := found["entity"]:
+        return html.unescape(entity)[:1]
+    return " " if found["blank"] else ""
+
+
+def from_base64(letters: View) -> Iterator[View]:
+    """Three bytes are four letters, so it depends on where they began."""
+    for start in range(4):
+        run = letters.text[start:].translate(_URL_SAFE)
+        whole = len(run) - (len(run) % 4 == 1)
+        data = base64.b64decode(run[:whole] + "A" * (-whole % 4))[: whole * 6 // 8]
+        first = [start + n * 8 // 6 for n in range(len(data))]
+        last = [start + (n * 8 + 7) // 6 for n in range(len(data))]
+        yield _bytes(data, letters, first, last)
+
+
+def from_hex(digits: View) -> Iterator[View]:
+    for start in range(2):
+        whole = (len(digits.text) - start) // 2
+        data = bytes.fromhex(digits.text[start : start + 2 * whole])
+        first = range(start, start + 2 * whole, 2)
+        yield _bytes(data, digits, first, range(start + 1, start + 2 * whole, 2))
+
+
+def _bytes(data: bytes, written: View, first: Sequence[int], last: Sequence[int]) -> View:
+    starts, ends = [written.starts[n] for n in first], [written.ends[n] for n in last]
+    return View(data.decode("latin-1"), starts, ends)
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
+from model.common.typed import show
 from model.evaluation.scores import Score, Scores
 from model.training.readings import StepReport
 
@@ -48,14 +50,17 @@ class Progress:
     examples: int = 0  # training examples seen, SimCSE's not counted
     seconds: float = 0.0
     drawn: dict[str, int] = field(default_factory=dict)  # batches taken from each stream
-    best: dict[str, dict[str, Any]] = field(default_factory=dict)
-    history: list[Record] = field(default_factory=list)
+    best: dict[str, dict[str, Any]] = field(default_factory=dict)  # each a `SavedBest`
+    history: list[Record] = field(default_factory=list)  # each a `SavedRecord`, and more
     meter: Meter = field(default_factory=Meter)
     simcse_loss: float | None = None  # of the stage before, if there was one
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Progress:
-        return cls(**{**data, "meter": Meter(**data["meter"])})
+        told = data.get("meter", {})
+        meter = {f.name: told[f.name] for f in fields(Meter) if f.name in told}
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        return cls(**{**known, "meter": Meter(**meter)})
 
     def record(
         self,
@@ -135,3 +140,71 @@ class Heartbeat:
             return False
         self.last = time.monotonic()
         return True
+
+
+# --- read again ---------------------------------------------------------------------------------
+
+
+@dataclass
+class SavedModel:
+    checkpoint: str
+
+
+@dataclass
+class SavedBest(SavedModel):
+    value: float
+
+
+@dataclass
+class SavedRecord(SavedModel):
+    examples: int
+    step: int
+
+
+@dataclass
+class SavedState:
+    """What is beside the tensors of a checkpoint, which may be a stranger's."""
+
+    fingerprint: str
+    progress: Progress
+    tasks: dict[str, Any] = field(default_factory=dict)
+    machine: str = ""
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+
+def state_fault(state: Any) -> str | None:
+    if fault := misfit(state, SavedState):
+        return fault
+    progress = state["progress"]
+    best, history = progress.get("best", {}), progress.get("history", [])
+    told = misfit(best, dict[str, SavedBest], "best")
+    return told or misfit(history, list[SavedRecord], "history")
+
+
+def misfit(value: Any, kind: Any, where: str = "it") -> str | None:
+    """Where a value that was read is not of its kind. What a dataclass lacks is left aside."""
+    fits, parts = True, list[tuple[Any, Any, str]]()
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        needed = {f.name for f in fields(kind) if MISSING is f.default is f.default_factory}
+        fits = isinstance(value, dict) and needed <= value.keys()
+        parts = [(value[n], hints[n], n) for n in hints if n in value] if fits else []
+    elif get_origin(kind) is dict:
+        fits = isinstance(value, dict)
+        parts = (
+            [(each, get_args(kind)[1], f"{where}.{n}") for n, each in value.items()] if fits else []
+        )
+    elif get_origin(kind) is list:
+        fits = isinstance(value, list)
+        parts = [(each, get_args(kind)[0], where) for each in value] if fits else []
+    elif isinstance(kind, UnionType):
+        fits = any(misfit(value, each) is None for each in get_args(kind))
+    elif kind is int:
+        fits = type(value) is int and 0 <= value < 1 << 53
+    elif kind is float:
+        fits = type(value) in (int, float)
+    elif kind is not Any:
+        fits = isinstance(value, kind)
+    if not fits:
+        return f"'{where}' is {show(value)}, which no run writes"
+    return next(filter(None, (misfit(*part) for part in parts)), None)

@@ -16,6 +16,7 @@ from model.common.errors import InputError
 from model.common.files import to_yaml, write_atomic
 from model.common.rng import rng_seed, seed_rng
 from model.common.run_files import CONFIG, METRICS
+from model.common.untrusted import REMEDY, inside
 from model.data.batches import Batch
 from model.data.prefetch import Prefetch, with_next
 from model.evaluation.evaluate import evaluate, outputs_of
@@ -32,6 +33,8 @@ from model.tasks.task_set import describe_task, task_changes
 from model.training.averaging import Averaged
 from model.training.checkpoint import (
     KEPT_MODELS,
+    STATE,
+    Restored,
     checkpoint_name,
     clean_leftovers,
     load_latest,
@@ -46,7 +49,7 @@ from model.training.optim import (
     progress_scale,
 )
 from model.training.prepare import PreparedRun, start_from
-from model.training.progress import Heartbeat, Meter, Progress, Record, mean
+from model.training.progress import Heartbeat, Meter, Progress, Record, mean, state_fault
 from model.training.readings import Reader, UnreadStep
 from model.training.saving import SavePoint, Writer, on_host, saves_in_background
 from model.training.step import Stepper
@@ -174,6 +177,7 @@ class TrainingRun:
         saved = load_latest(self.checkpoints, self.warn)
         if saved is None:
             return False
+        self._check_state(saved)
         if (here := machine(self.prepared.device)) != (there := saved.state.get("machine")):
             self.warn(f"going on with {here} where it was {there}: the last digits may differ")
         if faults := self._changes(saved.state):
@@ -199,6 +203,14 @@ class TrainingRun:
         if self.average is not None or self.lora:
             self.model.load_state_dict(_part(saved.tensors, RAW), strict=False)
         return True
+
+    def _check_state(self, saved: Restored) -> None:
+        """Its files are as they were signed, which a stranger can do as well."""
+        if fault := state_fault(saved.state):
+            raise InputError(str(saved.folder / STATE), [f"{fault}; {REMEDY}"])
+        progress = saved.state["progress"]
+        for entry in (*progress.get("best", {}).values(), *progress.get("history", [])):
+            inside(self.checkpoints, entry["checkpoint"])
 
     def _changes(self, before: dict[str, Any]) -> list[str]:
         """Why a state cannot be gone on with: its tasks or its data were others."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -36,7 +38,13 @@ KEY = "AKIA" + "IOSFODNN7EXAMPLE"
         (f"key {KEY}.", "key ***."),
         ("s3://me:pa/ss@bucket/x", "s3://***@bucket/x"),
         ("s3://me:a:b@c/d@bucket", "s3://***@bucket"),
+        ("s3://me:pa ss@bucket/x", "s3://***@bucket/x"),
+        ("s3://me:p'a\"ss@bucket/x", "s3://***@bucket/x"),
+        ("s3://me:12345/x@bucket", "s3://***@bucket"),
+        ("https://me:123abc/x@host/y", "https://***@host/y"),
         ("http://host:9000/a@b", "http://host:9000/a@b"),
+        ("http://host:80 is down, ask a@b.org", "http://host:80 is down, ask a@b.org"),
+        ("postgresql://db:5432/x refuses me@db", "postgresql://db:5432/x refuses me@db"),
         ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
         ("a@b.org wrote to c@d.org", "a@b.org wrote to c@d.org"),
         ("runs/mine/t0001", "runs/mine/t0001"),
@@ -53,7 +61,7 @@ def test_what_the_environment_calls_a_secret_is_hidden() -> None:
     assert redact("abcdefgh1 in /home/somebody, abc", environment) == "*** in /home/somebody, abc"
 
 
-@given(st.text(max_size=200))
+@given(st.text(max_size=200) | st.text("as3:/@ '\"1\n.", max_size=60))
 def test_hiding_twice_hides_no_more(text: str) -> None:
     assert redact(redact(text, {}), {}) == redact(text, {})
 
@@ -87,9 +95,11 @@ def test_a_secret_that_would_be_kept_is_refused(
 # --- in any text, in any encoding -----------------------------------------------------------------
 
 PEM = "-----BEGIN KEY-----\nMIIEvgIBADANBgkqhkiG9w0BAQEF\nAASCBKgwggSkAgEAAoIBAQC7\n"
+# What reads as another character, or as none, does not count: so it is promised.
+READ = re.compile(r"\s|\\+[nrtbfxuU]?|%..|&#?\w+;")
 SECRETS = st.text(
-    st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), min_size=12, max_size=40
-).filter(lambda text: len(text.strip()) > 10 and len(set(text)) > 5) | st.just(PEM)
+    st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), min_size=8, max_size=40
+).filter(lambda text: len(READ.sub("", text)) >= 8 and len(set(text)) > 5) | st.just(PEM)
 AROUND = st.text(st.characters(codec="ascii", categories=["L", "Zs", "P"]), max_size=700)
 WRITTEN: dict[str, Callable[[str], str]] = {
     "as it is": lambda secret: secret,
@@ -103,8 +113,18 @@ WRITTEN: dict[str, Callable[[str], str]] = {
     "percent-encoded in small letters": lambda secret: (
         quote(secret, safe="").lower() if secret == secret.lower() else quote(secret, safe="")
     ),
+    "percent-encoded twice": lambda secret: quote(quote(secret, safe=""), safe=""),
     "as HTML": html.escape,
     "in hexadecimal": lambda secret: secret.encode().hex(),
+    "in hexadecimal with colons": lambda secret: secret.encode().hex(":").upper(),
+    "in hexadecimal of UTF-16": lambda secret: secret.encode("utf-16").hex(" "),
+    "in base64 of UTF-16": lambda secret: base64.b64encode(secret.encode("utf-16-le")).decode(),
+    "in base64 by lines": lambda secret: base64.encodebytes(
+        f"me, myself:{secret}".encode()
+    ).decode(),
+    "in base64 by short lines as JSON": lambda secret: json.dumps(
+        "\n".join(textwrap.wrap(base64.b64encode(secret.encode()).decode(), 20))
+    ),
     "in base64": lambda secret: base64.b64encode(secret.encode()).decode(),
     "in base64 with a user": lambda secret: base64.b64encode(f"me:{secret}".encode()).decode(),
     "in one line": lambda secret: " ".join(secret.split()),
@@ -139,6 +159,21 @@ def test_a_secret_anywhere_in_any_text_never_survives(
         assert not leaks(secret, written, classify(RuntimeError(text))["reason"])
         found = failure(RuntimeError(text))
         assert not leaks(secret, written, found["reason"] + found["traceback"])
+
+
+BEYOND_ASCII = "schlüssel-€-😀-geheim"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(ascii(BEYOND_ASCII), json.dumps(BEYOND_ASCII), quote(BEYOND_ASCII)),
+        *(repr(BEYOND_ASCII.encode()), BEYOND_ASCII.encode().hex("-")),
+        *(BEYOND_ASCII.encode("utf-16-be").hex(), BEYOND_ASCII.encode("latin-1", "replace").hex()),
+    ],
+)
+def test_letters_beyond_ascii_are_found_too(written: str) -> None:
+    assert redact(f"x {written} y", {"A_KEY": BEYOND_ASCII}).strip("x y'b\"0") == "***"
 
 
 def test_a_secret_that_only_the_driver_knows_is_not_cut_by_the_worker() -> None:

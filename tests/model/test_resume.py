@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from model.config.parse import parse_settings
 from model.objectives.schedules import JOINT, SCHEDULES
 from model.tasks.task_set import load_task_set
 from model.train import train
-from model.training.checkpoint import checkpoints_in, load_latest
+from model.training.checkpoint import MANIFEST, checkpoints_in, load_latest, write_manifest
 
 from .killed_runs import run_killed, run_undisturbed
 
@@ -222,3 +223,44 @@ def test_a_changed_task_file_is_refused(changed: str, said: str, tmp_path: Path)
     assert any(f.startswith(f"the task file changed: {said}") for f in caught.value.faults)
     go_on(OWN)
     assert (tmp_path / "run" / "summary.json").is_file()
+
+
+HOSTILE: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "examples": (lambda state: state["progress"].update(examples="many"), "'examples' is 'many'"),
+    "meter": (lambda state: state["progress"]["meter"].update(steps=[]), "'steps' is []"),
+    "drawn": (lambda state: state["progress"].update(drawn={"a": -1}), "is -1"),
+    "history": (
+        lambda state: state["progress"]["history"][0].update(examples=None),
+        "'examples' is null",
+    ),
+    "no progress": (lambda state: state.pop("progress"), "which no run writes"),
+    "a path": (
+        lambda state: state["progress"]["history"][0].update(checkpoint="../../x"),
+        "leads out of it",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_state_of_wrong_values_is_one_sentence(what: str, tmp_path: Path, begun: Path) -> None:
+    """Signed as it is, as a stranger can do."""
+    out = tmp_path / "run"
+    shutil.copytree(begun, out)
+    place = checkpoints_in(out / "checkpoints")[-1]
+    state = json.loads((place / "state/state.json").read_text())
+    change, said = HOSTILE[what]
+    change(state)
+    (place / "state/state.json").write_text(json.dumps(state))
+    (place / MANIFEST).unlink()
+    write_manifest(place)
+    with pytest.raises(InputError, match="1 problem") as refused:
+        run(out, QUICK, resume=True)
+    assert said in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped after its first evaluation."""
+    out = tmp_path_factory.mktemp("begun") / "run"
+    run(out, QUICK, stop=after(8))
+    return out

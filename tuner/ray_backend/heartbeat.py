@@ -102,7 +102,7 @@ class HeartbeatWatch:
             if worker.heartbeat is not None and now - worker.seen > SILENT:
                 found[trial] = f"no sign of life from its worker for {now - worker.seen:.0f} s"
             elif now - worker.heard > STUCK:
-                found[trial] = f"nothing was heard of its training for {now - worker.heard:.0f} s"
+                found[trial] = f"nothing was heard of its work for {now - worker.heard:.0f} s"
         return found
 
     def end(self, trial: str, actor: Any) -> None:

@@ -21,14 +21,16 @@ from typing import Any
 
 from ray import tune
 
+from model.common.errors import InputError
 from model.common.run_files import METRICS
-from model.common.untrusted import parse_json, read_regular
+from model.common.untrusted import REMEDY, parse_json, read_regular
 from tuner.engine.job import Job
 from tuner.ray_backend.heartbeat import start_heartbeat
 from tuner.ray_backend.resources import limit_memory
 from tuner.ray_backend.staging import StagedInput, localize
 from tuner.runs.folder import LEDGER, LOCK
 from tuner.runs.lock import Deposed, Holder, check_holder
+from tuner.runs.schema import field_faults
 from tuner.runs.state import DEVICE_MEMORY, INFRASTRUCTURE, MEMORY
 from tuner.runs.storage.storage import Storage, StorageLost
 
@@ -245,12 +247,24 @@ def with_unheard(
 
 
 def read_history(out: Path) -> list[dict[str, Any]]:
+    """The evaluations that a run has saved. InputError for a line that is none."""
     try:
         lines = read_regular(out / METRICS).splitlines()
     except FileNotFoundError:
         return []
-    records = [parse_json(line) for line in lines if line]
-    return [each for each in records if isinstance(each, dict) and "examples" in each]
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = parse_json(line, finite=False)  # a norm of gradients may be infinite
+            known = isinstance(record, dict) and "examples" in record
+            faults = field_faults(record) if known else ["it has no 'examples'"]
+        except ValueError as error:
+            faults = [str(error)]
+        if faults:
+            fault = f"line {number} is not what an evaluation writes ({faults[0]})"
+            raise InputError(str(out / METRICS), [f"{fault}; {REMEDY}"])
+        records.append(record)
+    return records
 
 
 def wait_until_free(out: Path) -> None:
@@ -265,7 +279,6 @@ def wait_until_free(out: Path) -> None:
 
 def failure(error: Exception) -> dict[str, Any]:
     """What the ledger says of a trial's failure."""
-    from model.common.errors import InputError
     from model.common.secrets import brief, redact
     from model.training.step import TrainingDiverged
 

@@ -1,26 +1,31 @@
 """Workers for what comes after the trials: one for each slot of the search, asked one by one.
 
-A worker keeps what it has loaded. One that is lost with its machine costs a repeat of what it was
-asked, by another.
+A worker keeps what it has loaded. One that is lost with its machine, or gives no sign of life any
+more, costs a repeat of what it was asked, by another.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError
 
 from model.training.inputs import Warn
+from tuner.ray_backend.heartbeat import HeartbeatWatch, start_heartbeat
 from tuner.ray_backend.resources import Resources, limit_memory
 
 ATTEMPTS = 4  # of one question: who loses so many workers has another problem
 GOODBYE = 10.0  # seconds for a worker to tidy up
 LOOK = 0.2  # seconds between looks at those that start
+WAIT = 1.0  # seconds between looks at one that was asked
+ASKED = "asked"
 PATIENCE = 600.0  # seconds for the first of them, as an autoscaler takes its time
 
 
@@ -40,12 +45,14 @@ class Worker:
     def __init__(self, make: Callable[[], Any], threads: int) -> None:
         import torch
 
+        start_heartbeat()
         torch.set_num_threads(threads)
         limit_memory()
         self.made = make()
 
-    def ready(self) -> None:
-        """Answers as soon as the worker is there."""
+    def ready(self) -> tuple[str, int]:
+        """Its host and process, as soon as the worker is there."""
+        return socket.gethostname(), os.getpid()
 
     def ask(self, *question: Any) -> tuple[Any, str]:
         return self.made(*question), ray.util.get_node_ip_address()
@@ -54,19 +61,39 @@ class Worker:
         self.made.close()
 
 
+@dataclass(frozen=True)
+class ReadyWorker:
+    actor: Any
+    host: str
+    pid: int
+
+
+class SilentWorker(Exception):
+    """No answer, and no sign of life either."""
+
+
 class WorkerPool:
     """At most as many workers as there are slots. Threads may ask at the same time.
 
     A worker starts when all others are busy. It may find no room, where a machine was lost: whoever
-    waits for it takes the next one that is free.
+    waits for it takes the next one that is free. `stop` is asked while somebody waits, and raises
+    what ends that.
     """
 
-    def __init__(self, make: Callable[[], Any], resources: Resources, warn: Warn) -> None:
-        self.make, self.resources, self.warn = make, resources, warn
+    watch = HeartbeatWatch
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        resources: Resources,
+        warn: Warn,
+        stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.make, self.resources, self.warn, self.stop = make, resources, warn, stop
         self.size = self._unstarted = resources.slots
         self.places: set[str] = set()  # addresses of the nodes that have answered
         self._starting: dict[Any, Any] = {}  # by the sign that it is there
-        self._idle: list[Any] = []
+        self._idle: list[ReadyWorker] = []
         self._failed = 0  # starts
         self._changed = threading.Condition()
 
@@ -74,8 +101,8 @@ class WorkerPool:
         for attempt in range(1, ATTEMPTS + 1):
             worker = self._take()
             try:
-                answer, place = ray.get(worker.ask.remote(*question))
-            except RayActorError as error:
+                answer, place = self._answer(worker, worker.actor.ask.remote(*question))
+            except (RayActorError, SilentWorker) as error:
                 self._give(None)
                 if attempt == ATTEMPTS:
                     raise
@@ -90,10 +117,22 @@ class WorkerPool:
                 return answer
         raise AssertionError  # the last attempt returned or raised
 
-    def _take(self) -> Any:
+    def _answer(self, worker: ReadyWorker, sign: Any) -> Any:
+        """Ray would wait for ever for a process that was stopped, or whose machine froze."""
+        watch = self.watch()
+        watch.started(ASKED, worker.host, worker.pid)
+        while not ray.wait([sign], timeout=WAIT)[0]:
+            self.stop()
+            if silent := watch.silent([ASKED]):
+                watch.end(ASKED, worker.actor)
+                raise SilentWorker(silent[ASKED])
+        return ray.get(sign)
+
+    def _take(self) -> ReadyWorker:
         deadline = time.monotonic() + PATIENCE
         with self._changed:
             while True:
+                self.stop()
                 self._greet()
                 if self._idle:
                     return self._idle.pop()
@@ -113,15 +152,14 @@ class WorkerPool:
         for sign in [sign for sign in self._starting if ray.wait([sign], timeout=0)[0]]:
             worker = self._starting.pop(sign)
             try:
-                ray.get(sign)
-                self._idle.append(worker)
+                self._idle.append(ReadyWorker(worker, *ray.get(sign)))
             except RayActorError:
                 self._unstarted += 1
                 self._failed += 1
                 if self._failed >= ATTEMPTS * self.size:
                     raise
 
-    def _give(self, worker: Any) -> None:
+    def _give(self, worker: ReadyWorker | None) -> None:
         with self._changed:
             if worker is None:
                 self._unstarted += 1
@@ -137,10 +175,9 @@ class WorkerPool:
     def close(self) -> None:
         """When nobody asks any more."""
         with self._changed:
-            idle, starting = self._idle, list(self._starting.values())
+            idle, starting = [each.actor for each in self._idle], list(self._starting.values())
             self._idle, self._starting = [], {}
-        for worker in idle:
-            with contextlib.suppress(Exception):  # it is lost
-                ray.get(worker.close.remote(), timeout=GOODBYE)
+        if signs := [worker.close.remote() for worker in idle]:
+            ray.wait(signs, num_returns=len(signs), timeout=GOODBYE)  # also those that are lost
         for worker in [*idle, *starting]:
             ray.kill(worker)

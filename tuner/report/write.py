@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from model.common.files import write_atomic
@@ -34,11 +34,13 @@ def write_report(
     *,
     data: Path | str | None = None,
     summaries: Mapping[Path, Summary] | None = None,
+    mine: Callable[[], None] = lambda: None,
 ) -> Path:
     """Write the page and return its path: `report.html` in the first folder if none is given.
 
     `summaries` are those that the caller has made already; `data` is where the tasks' files are
-    now. Raises InputError for a folder that is not a search's, OSError if it cannot be written.
+    now; `mine` is asked before the page is written. Raises InputError for a folder that is not a
+    search's, OSError if it cannot be written.
     """
     known = summaries or {}
     places = [Path(folder) for folder in folders]
@@ -47,6 +49,7 @@ def write_report(
     runs = [load_run(place, summary=known.get(place), data=where) for place in places]
     page = report_of(runs)
     path = places[0] / REPORT if out is None else Path(out)
+    mine()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, page)
     return path

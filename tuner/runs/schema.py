@@ -165,6 +165,12 @@ def misfit(event: Mapping[str, Any]) -> str | None:
 
 def _faults(event: str, fields: Mapping[str, Any]) -> list[str]:
     faults = [f"'{key}' is missing" for key in EVENTS[event] if key not in fields]
+    return faults + field_faults(fields)
+
+
+def field_faults(fields: Mapping[str, Any]) -> list[str]:
+    """Of those fields that are known, wherever they stand."""
+    faults = []
     for key, value in fields.items():
         known = FIELDS.get(key)
         if known is not None and not known[0](value):

@@ -190,7 +190,8 @@ def run(
         """What a student is told of the teacher's answers; None where these cannot be had."""
         if remote:
             remote.bring_home(ledger.state, request.keep)
-        return teacher_of(plan, resources, console, stop_signals.raise_if_interrupted)
+        stop = stop_signals.raise_if_interrupted
+        return teacher_of(plan, resources, console, stop, ledger.mine)
 
     def with_answers() -> dict[str, StagedInput]:
         """All that trials need, with the teacher's answers."""
@@ -215,9 +216,10 @@ def run(
     engine.study.finish()
     if remote:
         remote.bring_home(ledger.state, request.keep)
-    with workers(plan, resources, console) as there:
-        stop, runner = stop_signals.raise_if_interrupted, there.runner if there else None
-        return finish(plan, ledger.state, stopped, board, console, stop, runner)
+    stop = stop_signals.raise_if_interrupted
+    with workers(plan, resources, console, stop) as there:
+        runner = there.runner if there else None
+        return finish(plan, ledger.state, stopped, board, console, stop, runner, ledger.mine)
 
 
 def teacher_of(
@@ -225,20 +227,23 @@ def teacher_of(
     resources: Resources,
     console: SearchConsole,
     raise_if_interrupted: Callable[[], None],
+    mine: Callable[[], None],
 ) -> dict[str, str] | None:
     """The answers of the best ensemble, from a soup of what there is."""
-    with workers(plan, resources, console) as there:
+    with workers(plan, resources, console, raise_if_interrupted) as there:
         runner = there.runner if there else None
-        soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner)
+        soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner, mine)
     if soup is None:
         return None
-    with workers(plan, resources, console) as there:  # whose room those of the soup have left
+    mine()
+    # Whose room those of the soup have left.
+    with workers(plan, resources, console, raise_if_interrupted) as there:
         models = partial(there.answer, plan.folder) if there else None
         return distill.make_teacher(plan, soup, console, models)
 
 
 def workers(
-    plan: SearchPlan, resources: Resources, console: SearchConsole
+    plan: SearchPlan, resources: Resources, console: SearchConsole, stop: Callable[[], None]
 ) -> AbstractContextManager[Workers | None]:
     """Who runs models when trials are done: on a cluster its workers, else this process."""
     if plan.options.address is None:
@@ -249,6 +254,7 @@ def workers(
         storage=plan.storage,
         warn=console.warn,
         log=console.log,
+        stop=stop,
     )
 
 

@@ -17,6 +17,7 @@ from model.common.errors import InputError
 from tuner.engine.conclusions import expected_of
 from tuner.engine.engine import INTERRUPTED, TIME
 from tuner.export.tensorboard.board import Board
+from tuner.runs.lock import Deposed
 from tuner.runs.state import RunState, TrialState
 from tuner.runs.trial_table import trial_table, write_trials
 from tuner.scoring.summarise import summarise
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RaiseIfInterrupted = Callable[[], None]
+Mine = Callable[[], None]  # raises `Deposed` once another driver has the run
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,13 @@ def finish(
     console: SearchConsole,
     raise_if_interrupted: RaiseIfInterrupted = lambda: None,
     runner: MakeRunner | None = None,
+    mine: Mine = lambda: None,
 ) -> SearchResult:
     """In this order, because the board and the page show the soup too.
 
     `raise_if_interrupted` raises KeyboardInterrupt once somebody has asked for the end. `runner`
-    makes who evaluates averages, if not this process.
+    makes who evaluates averages, if not this process. `mine` is asked before anything is written:
+    a driver may have slept, and all of it be its successor's.
     """
     # Whoever interrupts a search does not want to wait for any of it.
     wanted = stopped in (None, TIME) and bool(state.ranked())
@@ -93,9 +97,10 @@ def finish(
     try:
         if wanted and plan.options.soup:
             with console.phase("making the soup"):
-                soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner)
+                soup = attempt_soup(plan.folder, console, raise_if_interrupted, runner, mine)
         if wanted:
             with console.phase("writing TensorBoard's files"):
+                mine()
                 board.finish()
         raise_if_interrupted()
     except KeyboardInterrupt:
@@ -110,12 +115,13 @@ def finish(
             else None,
             next_steps=next_steps(state, plan.folder),
         )
+    mine()
     write = partial(write_trials, plan.folder, state)
     attempt("table of trials", write, command("report", plan.folder), console)
     try:
         if wanted and plan.options.report:
             with console.phase("writing the report"):
-                summary = with_report(plan.folder, summary, console)
+                summary = with_report(plan.folder, summary, console, mine)
     except KeyboardInterrupt:
         stopped = INTERRUPTED
     return SearchResult(plan.folder, state, summary, stopped, soup)
@@ -126,6 +132,7 @@ def attempt_soup(
     console: SearchConsole,
     raise_if_interrupted: RaiseIfInterrupted = lambda: None,
     runner: MakeRunner | None = None,
+    mine: Mine = lambda: None,
 ) -> SoupRecord | None:
     def log(line: str) -> None:  # one after each evaluation
         console.log(line)
@@ -135,16 +142,18 @@ def attempt_soup(
         from tuner.soup.make import make_soup
         from tuner.soup.methods import QUICK
 
-        return make_soup(folder, methods=QUICK, log=log, warn=console.warn, runner=runner)
+        return make_soup(
+            folder, methods=QUICK, log=log, warn=console.warn, runner=runner, mine=mine
+        )
 
     return attempt("soup", made, command("soup", folder), console)
 
 
-def with_report(folder: Path, summary: Summary, console: SearchConsole) -> Summary:
+def with_report(folder: Path, summary: Summary, console: SearchConsole, mine: Mine) -> Summary:
     def written() -> Path:
         from tuner.report.write import write_report
 
-        return write_report([folder], summaries={folder: summary})
+        return write_report([folder], summaries={folder: summary}, mine=mine)
 
     page = attempt("report", written, command("report", folder), console)
     return summary if page is None else replace(summary, places={**summary.places, "report": page})
@@ -155,6 +164,8 @@ def attempt(what: str, make: Callable[[], T], again: str, console: SearchConsole
         return make()
     except KeyboardInterrupt:
         console.warn(f"no {what}: interrupted; to try again: {again}")
+        raise
+    except Deposed:
         raise
     except InputError as error:
         reason = error.faults[0]

@@ -39,10 +39,12 @@ def on_workers(
     storage: Storage | None = None,
     warn: Warn,
     log: Warn = lambda line: None,
+    stop: Callable[[], None] = lambda: None,
 ) -> Iterator[Workers]:
     """`shared`: workers see the run's folder. `storage`: they fetch its models from there; the
-    driver sends them otherwise."""
-    workers = Workers(resources, shared, storage, warn)
+    driver sends them otherwise. `stop` is asked while somebody waits for one, and raises what ends
+    that."""
+    workers = Workers(resources, shared, storage, warn, stop)
     try:
         yield workers
     finally:
@@ -54,9 +56,15 @@ def on_workers(
 
 class Workers:
     def __init__(
-        self, resources: Resources, shared: bool, storage: Storage | None, warn: Warn
+        self,
+        resources: Resources,
+        shared: bool,
+        storage: Storage | None,
+        warn: Warn,
+        stop: Callable[[], None],
     ) -> None:
-        self.resources, self.shared, self.storage, self.warn = resources, shared, storage, warn
+        self.resources, self.shared, self.storage = resources, shared, storage
+        self.warn, self.stop = warn, stop
         self.pools: list[tuple[str, WorkerPool]] = []  # with what they did, in words
 
     def runner(self, spec: EvaluationSpec) -> Runner:
@@ -115,7 +123,7 @@ class Workers:
         """Who asks the workers, and how many there are. What they cannot read is done here."""
         from tuner.ray_backend.workers import WorkerPool
 
-        pool = WorkerPool(make, self.resources, self.warn)
+        pool = WorkerPool(make, self.resources, self.warn, self.stop)
         self.pools.append((done, pool))
         alone = threading.Lock()
 

@@ -54,10 +54,12 @@ def make_soup(
     log: Warn = print,
     warn: Warn = print,
     runner: Callable[[EvaluationSpec], Runner] | None = None,
+    mine: Callable[[], None] = lambda: None,
 ) -> SoupRecord:
     """Make the run's soup; what is returned is also in `soup/soup.json`.
 
-    `runner` makes who runs the averages, if not this process.
+    `runner` makes who runs the averages, if not this process. `mine` is asked before a model is
+    written, and raises `Deposed` once another driver has the run.
 
     Raises InputError where there is nothing to make one of, or the data are not the run's any more.
     """
@@ -117,9 +119,11 @@ def make_soup(
     soup = soup_record(run, candidates, evaluator, results, written, (taken.name, sentence), began)
     for result in results:
         if result.name in written and result.name != GREEDY:
+            mine()
             write_method(evaluator, result, run.folder)
     settings = settings_of(run, soup.chosen)
     card = model_card(soup, settings, run.tasks.class_names, origin_of(run, soup.chosen))
+    mine()
     write_soup(evaluator, {result.name: result for result in results}, soup, card, run.folder)
     return soup
 

@@ -1004,6 +1004,25 @@ def told(out: Path, known: int, *records: dict[str, Any]) -> list[int]:
     return [entry["examples"] for entry in found if not entry.get("heartbeat")]
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"examples": "many"}', "'examples' must be a whole number, 0 or more, but is 'many'"),
+        ('{"examples": 3, "score": []}', "'score' must be a number"),
+        ('{"examples": 3, "checkpoint": "../x"}', "'checkpoint' must be the name of a folder"),
+        ("[]", "it has no 'examples'"),
+        ('{"examples"', "Expecting"),
+    ],
+)
+def test_a_record_of_wrong_values_is_one_sentence(tmp_path: Path, line: str, why: str) -> None:
+    history(tmp_path, 100)
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(InputError, match=r"metrics.jsonl: 1 problem\n.*line 2 is not") as refused:
+        told(tmp_path, 0, record(200, 0.5))
+    assert why in str(refused.value)
+
+
 def test_what_was_saved_but_never_heard_is_told_first(tmp_path: Path) -> None:
     history(tmp_path, 100, 200, 300)
     heartbeat = {"heartbeat": True, "examples": 300}

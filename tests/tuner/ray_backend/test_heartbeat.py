@@ -64,7 +64,7 @@ def test_a_training_that_hangs_is_found_by_its_results() -> None:
     for _ in range(int(STUCK / 60) + 1):
         heartbeats.watch.heard("t0001")
         found = heartbeats.pass_time(60, beating=(1, 2))
-    assert list(found) == ["t0002"] and "nothing was heard of its training" in found["t0002"]
+    assert list(found) == ["t0002"] and "nothing was heard of its work" in found["t0002"]
 
 
 def test_a_driver_that_slept_does_not_blame_its_workers() -> None:

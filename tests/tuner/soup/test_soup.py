@@ -27,6 +27,8 @@ from model.evaluation.scores import Score
 from model.training.checkpoint import MANIFEST, write_manifest
 from tests.tuner.search_runs import ROOT, aim, state_of
 from tests.tuner.soup_runs import POINTS, ROWS, made_up_soup, make_run, mean_of, write_toy
+from tuner.runs.folder import LOCK
+from tuner.runs.lock import Deposed, RunLock
 from tuner.runs.request import ExecutionOptions
 from tuner.scoring.crossfit import Difference
 from tuner.search import finish
@@ -38,6 +40,7 @@ from tuner.soup.folder import heads_of, weights_of
 from tuner.soup.make import make_soup
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, METHODS
 from tuner.soup.record import MethodRecord, SoupRecord, read_soup
+from tuner.soup.scores import score_methods
 from tuner.soup.text import model_card, soup_text
 
 OTHER = {"head.hidden": 8, "optim.learning_rate": 1e-7}  # fits nobody, and has learned nothing
@@ -658,6 +661,48 @@ def test_whoever_interrupts_the_soup_does_not_wait_for_the_rest(
     said = f"no soup: interrupted; to try again: python -m tuner.soup {run}\n"
     assert capsys.readouterr().err == said
     assert not (run / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "tuner.soup.make.score_methods",
+        "tuner.search.finish.attempt_soup",
+        "tuner.search.finish.summarise",
+        "tuner.report.write.report_of",
+    ],
+)
+def test_a_driver_that_slept_at_its_end_writes_nothing_over_its_successors(
+    copy: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, successor = RunLock(copy / LOCK), RunLock(copy / LOCK)
+    lock.acquire()
+    left: dict[Path, bytes] = {}
+    went_on = score_methods if moment.endswith("score_methods") else lambda *given, **known: None
+
+    def sleeps(*given: Any, **known: Any) -> Any:
+        """And wakes when the run is another driver's."""
+        found = went_on(*given, **known)
+        (copy / LOCK).rename(copy / "lock-before")
+        successor.acquire()
+        left.update({file: file.read_bytes() for file in copy.rglob("*") if file.is_file()})
+        return found
+
+    monkeypatch.setattr(finish, "summarise", lambda *parts, **options: None)
+    monkeypatch.setattr(finish, "expected_of", lambda *parts: None)
+    monkeypatch.setattr("tuner.report.write.load_run", lambda *parts, **options: None)
+    monkeypatch.setattr(moment, sleeps)
+    options = ExecutionOptions(soup="soup" in moment)
+    plan: Any = SimpleNamespace(
+        folder=copy, options=options, space=SimpleNamespace(task_set=None), max_examples=1
+    )
+    drawn = pytest.fail if "soup" in moment else lambda: None
+    board: Any = SimpleNamespace(finish=drawn)
+    with pytest.raises(Deposed, match="another driver has taken this run over"):
+        finish.finish(plan, state_of(copy), None, board, SearchConsole(quiet=True), mine=lock.check)
+    assert left and left == {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+    lock.release()
+    successor.release()
 
 
 def test_a_search_leaves_the_expensive_methods_to_the_command(copy: Path, soup: SoupRecord) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.common.errors import InputError
-from model.common.secrets import HIDDEN, brief, forms, redact
+from model.common.secrets import brief, hide, redact
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage
@@ -81,10 +81,7 @@ class StudyPlace:
 
     def hide(self, text: str) -> str:
         """The text without the password, in whatever form it is there."""
-        for value in self._secrets():
-            for form in (*forms(value), value):
-                text = text.replace(form, HIDDEN)
-        return redact(text)
+        return redact(hide(text, self._secrets()))
 
     def _secrets(self) -> list[str]:
         query = [str(value) for key, value in self.url.query.items() if "pass" in key.lower()]

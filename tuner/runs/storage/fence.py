@@ -112,6 +112,24 @@ def backend_of(storage: Storage, path: str) -> Backend:
     return Compared(storage, path)
 
 
+CLIENTS = {
+    "s3": ("boto3", "stockpot[cluster]"),
+    "gs": ("google.cloud.storage", "google-cloud-storage"),
+}
+CLIENTS["gcs"] = CLIENTS["gs"]
+
+
+def unfenced(storage: Storage) -> str | None:
+    """What to say of storage that is looked at before a write only because a client is missing."""
+    package, extra = CLIENTS.get(urlsplit(storage.url).scheme, ("", ""))
+    if not package or not isinstance(backend_of(storage, ""), Compared):
+        return None
+    return (
+        f"{storage.shown}: without {package} two drivers that write in the same moment are not "
+        f"told apart; install it with: pip install '{extra}'"
+    )
+
+
 class Compared:
     """For storage that knows no conditions; a folder is locked meanwhile."""
 

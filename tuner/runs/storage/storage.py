@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from model.common.errors import InputError
 from model.common.files import fsync_folder
-from model.common.secrets import HIDDEN, brief, forms
+from model.common.secrets import HIDDEN, brief, hide
 from tuner.runs.ledger import MOST_BYTES
 
 PIECE = 1 << 20  # bytes at a time: memory is taken for what is asked for, not for what comes
@@ -219,11 +219,7 @@ class Storage:
 
     def _said(self, error: BaseException) -> str:
         """An error in one line, without what must not be said."""
-        text = str(error)
-        for secret in secrets_of(self.url):
-            for form in forms(secret) or (secret,):
-                text = text.replace(form, HIDDEN)
-        return brief(text, 300)
+        return brief(hide(str(error), secrets_of(self.url)), 300)
 
 
 def is_url(text: object) -> bool:

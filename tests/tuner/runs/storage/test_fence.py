@@ -151,6 +151,31 @@ def test_each_kind_of_storage_has_its_conditions(s3: S3, tmp_path: Path) -> None
     assert isinstance(backend_of(Storage("gs://bucket/y"), "x"), Compared)  # no client is here
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs", "gcs", "file"])
+def test_a_client_that_is_missing_is_told_once_with_how_to_install_it(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("boto3", "google.cloud"):
+        monkeypatch.setitem(sys.modules, name, None)
+    storage, said = Storage(f"{scheme}://{tmp_path}"), list[str]()
+    monkeypatch.setattr("tuner.runs.storage.remote.Mirror", lambda *given: Nothing())
+    with follow(storage, tmp_path, said.append):
+        pass
+    package = {"s3": "boto3", "file": None}.get(scheme, "google.cloud.storage")
+    assert len(said) == (package is not None)
+    assert all(f"without {package} two drivers" in line and "pip install" in line for line in said)
+
+
+class Nothing:
+    """In place of a mirror."""
+
+    def start(self, sign: dict[str, Any], aside: bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def test_storage_without_conditions_is_looked_at_before(
     s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

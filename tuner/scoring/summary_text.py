@@ -77,8 +77,8 @@ def _holds(summary: Summary) -> list[str]:
         longer = summary.best and summary.best[0].examples > gain.examples
         lines += [
             f"gain over the default on held-out rows: {difference_text(gain.difference)}",
-            f"  (of choosing among {gain.configurations} configurations, {gain.examples:,} examples "
-            f"each{'; not that of the best model' if longer else ''})",
+            f"  (of choosing among {gain.configurations} configurations, {gain.examples:,} "
+            f"examples each{'; not that of the best model' if longer else ''})",
         ]
     if summary.best and summary.default is None:
         lines.append("no run of the default configuration has finished to compare with")

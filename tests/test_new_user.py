@@ -93,7 +93,7 @@ def test_a_new_user_comes_from_four_files_to_answers(installed: Path, home: Path
     asked = ["--tasks", "tasks.yaml", "--encoder", "tiny", "--name", "mine"]
     said = stockpot("search", *asked, "--budget-examples", "320")
     assert "best trials" in said and "loss.weights.topic" in said
-    assert "gains over the default on held-out rows" in said
+    assert "gain over the default on held-out rows" in said
     page = (home / "runs/mine/report.html").read_text(encoding="utf-8")
     assert "What choosing settings gains over the default on held-out rows" in page
 

@@ -74,10 +74,12 @@ def _settings(summary: Summary) -> list[str]:
 def _holds(summary: Summary) -> list[str]:
     lines = []
     if (gain := summary.gain) is not None:
-        lines.append(
-            f"what choosing among {gain.configurations} configurations gains over the default on "
-            f"held-out rows, {gain.examples:,} examples each: {difference_text(gain.difference)}"
-        )
+        longer = summary.best and summary.best[0].examples > gain.examples
+        lines += [
+            f"gain over the default on held-out rows: {difference_text(gain.difference)}",
+            f"  (of choosing among {gain.configurations} configurations, {gain.examples:,} "
+            f"examples each{'; not that of the best model' if longer else ''})",
+        ]
     if summary.best and summary.default is None:
         lines.append("no run of the default configuration has finished to compare with")
     elif summary.best and summary.best[0] == summary.default:

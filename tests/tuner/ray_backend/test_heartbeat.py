@@ -124,7 +124,7 @@ def scheduled() -> tuple[RungScheduler, FakeEngine, Any, list[str]]:
     return scheduler, engine, trial, ended
 
 
-BEAT = {"record": '{"heartbeat": true, "examples": 7}'}
+BEAT = {"record": '{"heartbeat": true, "doing": "training", "examples": 7}'}
 
 
 def test_a_trial_whose_machine_will_go_is_saved_and_moves_on(

@@ -172,6 +172,57 @@ def test_nothing_overflows_on_a_phone(driver: Any, eyes: ModuleType, page: Path)
     assert faults(driver) == []
 
 
+FROZEN = """
+const cells = (row) => [row.cells[0], row.cells[row.cells.length - 1]];
+const left = (cell) => Math.round(cell.getBoundingClientRect().left);
+return Array.from(document.querySelectorAll(".scroll"))
+  .filter((box) => box.querySelector("table") && box.scrollWidth > box.clientWidth + 50)
+  .map((box) => {
+    const row = cells(box.querySelector("tbody tr"));
+    const before = row.map(left);
+    box.scrollLeft = 40;
+    return row.map(left).map((now, n) => now - before[n]);
+  });
+"""
+LABELS = """
+const found = [];
+const aslant = (e) => /rotate\\((?!0|-?90)/.test(e.getAttribute("transform"));
+for (const plot of document.querySelectorAll(".plot")) {
+  for (const axis of ["x", "y"]) {
+    const texts = Array.from(plot.querySelectorAll(`.${axis}tick text, .g-${axis}title text`))
+      .filter((e) => e.textContent.trim() && !aslant(e));
+    const boxes = texts.map((e) => e.getBoundingClientRect());
+    for (let n = 0; n < boxes.length; n++) for (let m = 0; m < n; m++) {
+      const [a, b] = [boxes[n], boxes[m]];
+      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (wide > 1 && high > 2) found.push([plot.id, texts[m].textContent, texts[n].textContent]);
+    }
+  }
+}
+return found;
+"""
+
+
+def test_the_first_column_stays_and_no_label_lies_over_another_on_a_phone(
+    driver: Any, eyes: ModuleType, page: Path
+) -> None:
+    eyes.phone(driver)
+    eyes.open_page(driver, page)
+    moved = driver.execute_script(FROZEN)
+    assert moved and all(last == -40 for _, last in moved), moved
+    assert [first for first, _ in moved if abs(first) > 1] == []
+    assert (over := driver.execute_script(LABELS)) == [], over
+    # One that is pushed over its neighbour is seen.
+    driver.execute_script(
+        "const ticks = document.querySelectorAll('#curves .xtick text');"
+        "const [first, second] = ticks;"
+        "first.setAttribute('x', second.getAttribute('x'));"
+        "for (const each of [first, second]) each.setAttribute('transform', '');"
+    )
+    assert driver.execute_script(LABELS) != []
+
+
 def test_it_is_dark_where_the_reader_wants_it_dark(driver: Any, eyes: ModuleType) -> None:
     look = (
         "return [getComputedStyle(document.body).backgroundColor,"

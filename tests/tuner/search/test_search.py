@@ -88,7 +88,9 @@ def test_a_search_leaves_a_table_of_its_trials(searched: Any) -> None:
     frame, state = searched.dataframe(), searched.state
     assert frame.equals(parquet.read_table(searched.folder / "trials.parquet").to_pandas())
     assert list(frame["trial"]) == list(state.trials)
-    assert set(frame["status"]) == {"finished"} and (frame["seconds"] > 0).all()
+    assert (
+        set(frame["status"]) == {"finished", "promoted", "pruned"} and (frame["seconds"] > 0).all()
+    )
     row = frame.set_index("trial").loc[searched.best.id]
     best = searched.best.best()
     assert row["score_overall"] == best["score"]

@@ -292,6 +292,12 @@ def _contour(importance: Importance, prefix: str) -> Figure | None:
                 "line": {"color": "#000000", "width": 1.5},
             }
     layout = {**figure["layout"], "showlegend": False}
+    for name in ("xaxis", "yaxis"):
+        own = layout.get(name, {})
+        low, high = own.get("range") or (0, 0)
+        # Of a log axis that spans decades these alone have labels: there is no room for 2 to 9.
+        decades = {"dtick": 1} if own.get("type") == "log" and high - low >= 2 else {}
+        layout[name] = {**own, **decades, "automargin": True}
     return Figure(
         f"{prefix}contour",
         f"{keys[0]} and {keys[1]} together",

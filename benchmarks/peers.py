@@ -35,6 +35,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -359,6 +360,16 @@ def of_smac(multi_fidelity: bool) -> Search:
         from smac.runhistory.dataclasses import TrialValue
 
         budgets = {"min_budget": RUNGS[0] * problem.full, "max_budget": problem.full}
+        if multi_fidelity:
+
+            def trained(config: Any, seed: int = 0, budget: float = 0) -> float:
+                raise NotImplementedError  # it is asked and told
+
+        else:
+
+            def trained(config: Any, seed: int = 0) -> float:  # type: ignore[misc]
+                raise NotImplementedError
+
         facade = MultiFidelityFacade if multi_fidelity else HyperparameterOptimizationFacade
         with tempfile.TemporaryDirectory() as folder:
             scenario = Scenario(
@@ -369,12 +380,7 @@ def of_smac(multi_fidelity: bool) -> Search:
                 output_directory=Path(folder),
                 **budgets if multi_fidelity else {},
             )
-            first = facade.get_initial_design(
-                scenario, n_configs=10, additional_configs=given(scenario.configspace, known)
-            )
-            smac = facade(
-                scenario, lambda *_, **__: 0.0, initial_design=first, logging_level=logging.ERROR
-            )
+            smac = facade(scenario, trained, logging_level=logging.ERROR)
             while True:
                 info = smac.ask()
                 length = round(info.budget or problem.full)
@@ -382,13 +388,6 @@ def of_smac(multi_fidelity: bool) -> Search:
                 smac.tell(info, TrialValue(cost=1 - run.to(length)))
 
     return search
-
-
-def given(space: Any, known: list[dict[str, Any]]) -> list[Any]:
-    import ConfigSpace
-
-    whole = [params for params in known if params.keys() == set(space)]
-    return [ConfigSpace.Configuration(space, values=params) for params in whole]
 
 
 def dehb(problem: Problem, purse: Purse, known: list[dict[str, Any]]) -> None:
@@ -418,7 +417,7 @@ def dehb(problem: Problem, purse: Purse, known: list[dict[str, Any]]) -> None:
 
 
 def of_syne_tune(name: str) -> Search:
-    """A scheduler of its baselines, asked as its back end asks it; paused runs go on."""
+    """A scheduler of its baselines that stops runs, asked as its tuner asks it."""
 
     def search(problem: Problem, purse: Purse, known: list[dict[str, Any]]) -> None:
         from syne_tune.backend.trial_status import Trial
@@ -432,39 +431,30 @@ def of_syne_tune(name: str) -> Search:
                 return randint(of.low, of.high)
             return (loguniform if of.log else uniform)(of.low, of.high)
 
-        everything = problem.space.distributions(
-            dict.fromkeys(p.key for p in problem.space.parameters)
-        )
+        keys = dict.fromkeys((parameter.key for parameter in problem.space.parameters), 0)
         lengths = on_the_way(problem.full)
         scheduler = getattr(baselines, name)(
-            {**{key: domain(of) for key, of in everything.items()}, "places": len(lengths)},
+            {key: domain(of) for key, of in problem.space.distributions(keys).items()},
             metric="score",
-            resource_attr="place",
-            max_resource_attr="places",
-            type="promotion",
-            mode="max",
-            search_options={"debug_log": False},
+            time_attr="examples",
+            max_t=problem.full,
+            grace_period=lengths[0],
+            reduction_factor=REDUCTION,
+            do_minimize=False,
             points_to_evaluate=known or None,
             random_seed=purse.seed,
         )
-        trials: dict[int, tuple[Any, Run]] = {}
         while True:
-            suggested = scheduler.suggest(len(trials))
-            if suggested.spawn_new_trial_id:
-                config = {key: suggested.config[key] for key in everything}
-                trial = Trial(len(trials), suggested.config, SimpleNamespace())
-                trials[trial.trial_id] = trial, purse.begin(settings_of(problem.space, config))
-                scheduler.on_trial_add(trial)
-            trial, run = trials[
-                len(trials) - 1 if suggested.spawn_new_trial_id else suggested.checkpoint_trial_id
-            ]
-            for place, examples in enumerate(lengths, 1):
-                if examples <= run.trained:
-                    continue
-                told = {"score": run.to(examples), "place": place}
+            config = scheduler.suggest().config
+            trial = Trial(purse.runs, config, datetime.now())
+            run = purse.begin(settings_of(problem.space, config))
+            scheduler.on_trial_add(trial)
+            told: dict[str, Any] = {}
+            for examples in lengths:
+                told = {"score": run.to(examples), "examples": examples}
                 if examples == problem.full:
                     scheduler.on_trial_complete(trial, told)
-                elif scheduler.on_trial_result(trial, told) != "CONTINUE":
+                elif scheduler.on_trial_result(trial, told) == "STOP":
                     break
 
     return search
@@ -523,10 +513,11 @@ ELSEWHERE: dict[str, tuple[str, Search]] = {  # by the package that it takes
     "SMAC3": ("smac", of_smac(False)),
     "SMAC3, multi-fidelity": ("smac", of_smac(True)),
     "DEHB": ("dehb", dehb),
-    "Syne Tune's MOBSTER": ("syne_tune", of_syne_tune("MOBSTER")),
-    "Syne Tune's HyperTune": ("syne_tune", of_syne_tune("HyperTune")),
+    "Syne Tune's BOHB": ("syne_tune", of_syne_tune("BOHB")),
+    "Syne Tune's ASHA": ("syne_tune", of_syne_tune("ASHA")),
 }
-WITHOUT = ("DEHB",)  # takes no start points
+# Take no start points, or only after an initial design of their own.
+WITHOUT = ("DEHB", "SMAC3", "SMAC3, multi-fidelity")
 
 
 def every_way() -> list[str]:
@@ -545,9 +536,10 @@ def replay(
         return {n: ours(problem, seed, n * problem.full, starts, OURS[way]) for n in marks}
     search = PEERS.get(way) or ELSEWHERE[way][1]
     purse = Purse(problem, seed, max(marks) * problem.full)
-    known = problem.space.start_params() if starts else []
+    rng = np.random.default_rng(seed)  # for what a start point leaves open
+    known = [problem.space.draw(rng, point) for point in problem.space.start_from if starts]
     try:
-        search(problem, purse, known)
+        search(problem, purse, [problem.space.params(point) for point in known])
     except Spent:
         pass
     return {n: purse.at(n * problem.full) for n in marks}
@@ -604,7 +596,8 @@ def main() -> None:
     out = arguments.out or HERE / f"peers-{arguments.problem}.jsonl"
     there: list[Row] = []
     if out.exists() and not arguments.quick:
-        there = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        known = map(json.loads, out.read_text(encoding="utf-8").splitlines())
+        there = [row for row in known if {*map(str, arguments.marks)} <= row["true"].keys()]
     problem: Problem = MadeUp() if arguments.problem == "made-up" else Recorded(arguments.curves)
     ways = arguments.ways or every_way()
     for row in rows_of(problem, ways, arguments.seeds, arguments.marks, there):

@@ -11,9 +11,9 @@ What is recorded serves both kinds of search:
 - a run of its own for each length of `RUNGS`, whose rate decays to zero there, scored at its end:
   what a search sees that promotes by starting again.
 
-The encoder is the embedded one's first layers: trained, so that tasks are really learned, and fast
-enough for hundreds of runs. The space's rates suit it as they are. The first configurations are the
-default and the space's start points, the others are drawn.
+The encoder is the embedded one, whole: without its upper layers pairs were not learned at all from
+so few examples. The first configurations are the default and the space's start points, the others
+are drawn.
 
 It goes on where it was interrupted: a configuration with a seed is a line of a file beside `--out`,
 written when it is done. When all are there, they become one table, with a row for each score. A
@@ -26,7 +26,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -38,35 +37,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-LAYERS = 2
 EXAMPLES = 1200
 ROWS = 400  # of each task's dev set
 POINTS = (1 / 27, 1 / 9, 2 / 9, 1 / 3, 1 / 2, 2 / 3, 1)  # of the full length
-RUNGS = (1 / 27, 1 / 9, 1 / 3)
-RATE = 2e-4  # the embedded encoder's own
+RUNGS = (1 / 9, 1 / 3)
 SEED = 20_261_118  # of the draws
 HERE = Path(__file__).parent
 
 
-def small_encoder(folder: Path) -> Path:
-    """The embedded encoder without its upper layers."""
-    from transformers import AutoModel
-
-    from model.modules.encoder import minilm_folder, quiet_transformers
-
-    source = minilm_folder()
-    with quiet_transformers():
-        model = AutoModel.from_pretrained(source)
-        model.encoder.layer = model.encoder.layer[:LAYERS]
-        model.config.num_hidden_layers = LAYERS
-        model.save_pretrained(folder)
-    for file in source.glob("*token*"):
-        shutil.copy(file, folder)
-    return folder
-
-
 def curves_space(encoder: str = "minilm") -> Any:
-    """The space of the curves; replays need no encoder of their own."""
     from tuner.space.space import load_space
 
     return load_space("default", "sample", {"encoder.name": encoder})
@@ -83,13 +62,13 @@ def settings_of(space: Any, number: int) -> dict[str, Any]:
 class Recorder:
     """What a process needs to record one configuration after the other."""
 
-    def __init__(self, encoder: Path, examples: int, rows: int) -> None:
+    def __init__(self, encoder: str, examples: int, rows: int) -> None:
         import torch
 
         from model.training.prepare import ProcessCache
 
         torch.set_num_threads(1)
-        self.space, self.cache = curves_space(str(encoder)), ProcessCache()
+        self.space, self.cache = curves_space(encoder), ProcessCache()
         self.examples, self.rows = examples, rows
 
     def record(self, number: int, seed: int, folder: Path) -> dict[str, Any]:
@@ -136,8 +115,7 @@ class Recorder:
             "budget.eval_rows": self.rows,
             "seed": seed,
         }
-        rate = {} if "optim.learning_rate" in settings else {"optim.learning_rate": RATE}
-        config = self.space.config(settings, None, {**budget, **rate})
+        config = self.space.config(settings, None, budget)
         prepared = prepare(config, self.space.task_set, cache=self.cache)
         with tempfile.TemporaryDirectory(dir=folder) as place:
             run = TrainingRun(prepared, Path(place), None, print)
@@ -172,11 +150,11 @@ def record(number: int, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def record_all(
-    pairs: Iterable[tuple[int, int]], processes: int, folder: Path, examples: int, rows: int
+    pairs: Iterable[tuple[int, int]], processes: int, folder: Path, how: tuple[str, int, int]
 ) -> Iterable[dict[str, Any]]:
     """In the order in which they are done."""
-    encoder, fresh = small_encoder(folder / "encoder"), multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, fresh, get_ready, (encoder, examples, rows)) as pool:
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, fresh, get_ready, how) as pool:
         for done in as_completed([pool.submit(record, *pair, folder) for pair in pairs]):
             yield done.result()
 
@@ -223,9 +201,9 @@ def main() -> None:
     pairs = {(number, seed) for number in range(arguments.count) for seed in arguments.seeds}
     missing = sorted(pairs - {(line["number"], line["seed"]) for line in done})
     now = missing[: arguments.at_most]
-    size = (108, 20) if arguments.quick else (EXAMPLES, ROWS)
+    how = ("tiny", 108, 20) if arguments.quick else ("minilm", EXAMPLES, ROWS)
     with tempfile.TemporaryDirectory(prefix="stockpot-curves-") as folder:
-        for line in record_all(now, arguments.processes, Path(folder), *size):
+        for line in record_all(now, arguments.processes, Path(folder), how):
             with open(notes, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             done.append(line)

@@ -99,8 +99,9 @@ def test_a_new_user_comes_from_four_files_to_answers(installed: Path, home: Path
 
     before = len(pandas.read_parquet(home / "runs/mine/trials.parquet"))
     configurations = said.split(" trials")[0].split()[-1]
-    said = stockpot("search", "--resume", "--name", "mine", "--num-samples", f"{configurations}0")
-    assert f"of {configurations}0 trials" in said
+    more = str(int(configurations) + 2)
+    said = stockpot("search", "--resume", "--name", "mine", "--num-samples", more)
+    assert f"of {more} trials" in said
     assert len(pandas.read_parquet(home / "runs/mine/trials.parquet")) > before
 
     said = stockpot("soup", "runs/mine")

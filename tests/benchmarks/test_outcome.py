@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -213,26 +214,18 @@ def test_the_best_run_is_handed_out_and_scored_on_dev_as_it_scored_itself(cell: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("threads")  # of which it takes its own number
+def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "outcome.parquet"
-    program = [
-        sys.executable,
-        str(ROOT / "benchmarks" / "outcome.py"),
-        "--quick",
-        "--out",
-        str(out),
-    ]
-    program += ["--ours-name", "plain", "--ours-flags=--no-early-stopping"]
-
-    def call() -> str:
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
-            program, capture_output=True, text=True, env=environment, cwd=tmp_path
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    call()
+    flags = ["--quick", "--out", str(out)]
+    flags += ["--ours-name", "plain", "--ours-flags=--no-early-stopping"]
+    program = str(ROOT / "benchmarks" / "outcome.py")
+    command = [sys.executable, program, *flags]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
     rows = read_rows(out)
     methods = {one["arm"]: one for one in rows if "cross_fitted" in one}
     assert {f"plain:{name}" for name in QUICK if name != DISTILLED} == set(methods)
@@ -250,4 +243,7 @@ def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(tmp_path
         assert one["evaluated"] > 0 and one["seconds"] > 0
         assert one["flags"] == ("--no-early-stopping" if "plain" in one["arm"] else "")
     before = out.read_bytes()
-    assert "plain-recommended" in call() and out.read_bytes() == before
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert run_path(program)["main"](flags) == 0
+    assert "plain-recommended" in capsys.readouterr().out and out.read_bytes() == before

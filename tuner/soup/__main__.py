@@ -40,7 +40,7 @@ def make_parser() -> Parser:
     add_data(what)
     how = parser.add_argument_group("how to combine")
     text = "Cross-fit averages over so many halvings of dev (default: 1)."
-    how.add_argument("--halvings", type=int, metavar="N", default=1, help=text)
+    how.add_argument("--halvings", type=int, metavar="N", help=text)
     text = (
         "Write the ensembles of several runs to this folder (default: ensembles, beside the first)."
     )
@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         from tuner.soup.make import make_soup
         from tuner.soup.text import soup_text
 
+    refuse_what_does_not_count(arguments)
     require_runs(arguments.runs)
     methods = read_methods(arguments.methods)
     console = SearchConsole(quiet=arguments.quiet)
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             keep=arguments.keep,
             methods=methods,
             data=arguments.data,
-            halvings=arguments.halvings,
+            halvings=1 if arguments.halvings is None else arguments.halvings,
             folders=arguments.folders,
             log=console.log,
             warn=console.warn,
@@ -108,11 +109,24 @@ def run_several(
             *(arguments.runs, out.absolute()),
             keep=arguments.keep,
             methods=methods,
+            data=arguments.data,
             log=console.log,
             warn=console.warn,
         )
-    print(ensembles_text(found), flush=True)
+    print(ensembles_text(found, arguments.verbose), flush=True)
     return 0
+
+
+def refuse_what_does_not_count(arguments: argparse.Namespace) -> None:
+    """Over several runs no average is made and no model runs."""
+    own: tuple[str, ...] = ("out",)
+    why = "for several runs; one has its soup in its own folder"
+    if len(arguments.runs) > 1:
+        own = ("halvings", "folders", "address")
+        why = "for one run; over several, only kept answers are combined"
+    given = [f"--{name}" for name in own if getattr(arguments, name) not in (None, False)]
+    if given:
+        raise InputError("soup", [f"{', '.join(given)}: {why}"])
 
 
 @contextmanager

@@ -93,15 +93,18 @@ def ensembles_of(
     *,
     keep: int | None = None,
     methods: Sequence[str] | None = None,
+    data: Path | None = None,
     log: Warn = print,
     warn: Warn = print,
 ) -> Ensembles:
     """Compare the ensembles of several runs' models and write them into `out`."""
     gathered = Gathered("soup")
     runs: list[FinishedRun] = []
+    with gathered:
+        check(keep, methods)
     for folder in folders:
         with gathered:
-            runs.append(open_run(Path(folder).absolute(), warn))
+            runs.append(open_run(Path(folder).absolute(), warn, data=data and data.absolute()))
     gathered.tell()
     tasks = union_of(runs)
     if out.exists():
@@ -110,10 +113,11 @@ def ensembles_of(
     members: list[RunModel] = []
     skipped: list[str] = []
     for run in runs:
-        members += members_of(run, rows, keep, skipped)
-    if missing := [task for task in tasks.names if task not in rows.tables]:
-        fault = f"no model answers {', '.join(missing)}"
-        raise InputError("soup", [fault, *skipped[:5]])
+        others: list[str] = []
+        if not (own := members_of(run, rows, keep, others)):
+            fault = f"{run.name} has no model that can be compared"
+            raise InputError("soup", [fault, *others[:5]])
+        members, skipped = members + own, skipped + others
     evaluator = SeveralEvaluator(tasks, members, rows)
     against = BEST if evaluator.singles else PER_TASK
     wanted = set(NAMES if methods is None else methods) | {PER_TASK, against}
@@ -121,11 +125,24 @@ def ensembles_of(
     log(f"ensembles of {len(members)} models of {len(runs)} runs on {', '.join(tasks.names)}")
     results = score_methods(evaluator, names, goal_of(runs), halvings=1, against=against)
     taken, sentence = recommend(results, against)
-    data = next((str(run.data) for run in runs if run.data), None)
+    place = next((str(run.data) for run in runs if run.data), None)
     for result in results:
-        write_ensemble(evaluator, result, out / slug(result.name), data)
-    write_ensemble(evaluator, taken, out / "recommended", data)
+        write_ensemble(evaluator, result, out / slug(result.name), place)
+    write_ensemble(evaluator, taken, out / "recommended", place)
     return Ensembles(tasks, results, taken.name, sentence, against, members, skipped, out)
+
+
+def check(keep: int | None, methods: Sequence[str] | None) -> None:
+    known = [BEST, *NAMES]
+    faults = [
+        f"'{name}' is made within one run; over several there are {', '.join(known)}"
+        for name in methods or ()
+        if name not in known
+    ]
+    if keep is not None and keep < 1:
+        faults.append(f"--keep is {keep}; it must be 1 or more")
+    if faults:
+        raise InputError("soup", faults)
 
 
 def goal_of(runs: Sequence[FinishedRun]) -> str:
@@ -200,11 +217,14 @@ def write_ensemble(
         write_predictions(folder / "dev.parquet", answers)
 
 
-def ensembles_text(found: Ensembles) -> str:
-    """The table of methods, and where they are."""
+def ensembles_text(found: Ensembles, every: bool = False) -> str:
+    """The table of the methods that matter, or `every` one, and where they are."""
     tasks = found.tasks.names
+    first = next(result.name for result in found.results if result.kind == PREDICTIONS)
+    named = {found.recommended, found.against, first}
+    shown = [result for result in found.results if every or result.name in named]
     rows = []
-    for result in found.results:
+    for result in shown:
         apart = result.difference
         lead = f"{plus(apart.value)} [{plus(apart.low)}, {plus(apart.high)}]" if apart else "-"
         rows.append(
@@ -218,6 +238,9 @@ def ensembles_text(found: Ensembles) -> str:
     header = ["  method", "cross-fit", "gap", "score", f"vs {found.against}", "models", *tasks]
     lines = [cut(f"left out {each}") for each in found.skipped]
     lines += [*wrap(found.sentence, WIDTH), ""]
+    more = len(found.results) - len(shown)
+    rest = f"; {more} more with -v" if more else ""
+    lines.append(f"methods, by their cross-fitted score (cross-fit){rest}")
     lines += table(header, rows, {"  method", f"vs {found.against}"}, indent="")
     place = shown_path(found.folder / "recommended")
     return "\n".join(

@@ -5,9 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from model.common.files import to_yaml
+from model.data.sources import load_split
+from model.evaluation.predictions import Predictions, join_tables, predictions_table
+from model.tasks.task_set import load_task_set
 from tests.tuner.search_runs import events, run_here, state_of
 from tuner.export.tensorboard.board import name_of
 from tuner.predict.predictor import load_predictor
@@ -80,6 +85,35 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     moved = Path(shutil.move(run, tmp_path / "moved"))
     assert open_run(moved).state.distilled[0].id == trial.id
     assert load_predictor(moved, DISTILLED).place.is_dir()
+
+
+@pytest.mark.slow
+def test_a_space_may_search_the_weight_of_a_teacher(tmp_path: Path) -> None:
+    tasks, parts = load_task_set("sample"), []
+    for task in tasks:
+        table = load_split(task, "train", None).table
+        labels = table["label"].to_numpy()
+        sure = np.eye(task.classes)[labels.astype(int)] if task.classes else None
+        found = Predictions(labels, sure)
+        parts.append(predictions_table(task.name, table["id"], table["label"], found))
+    pq.write_table(join_tables(parts), tmp_path / "train.parquet")
+    space = {
+        "tasks": "sample",
+        "base": {"encoder.name": "tiny", "budget.eval_rows": 20, "batch.sizes": 8},
+        "parameters": {"distill.weight": {"float": [0.1, 0.9]}},
+    }
+    (tmp_path / "mine.yaml").write_text(to_yaml(space))
+    done = run_here(
+        *(tmp_path, "--space", str(tmp_path / "mine.yaml"), "--name", "weighed"),
+        *("--set", f"distill.teacher={tmp_path / 'train.parquet'}"),
+        *("--num-samples", "3", "--max-examples", "48", "--no-early-stopping"),
+        *("--no-report", "--no-soup"),
+    )
+    assert done.returncode == 0, done.stderr
+    trials = state_of(tmp_path / "weighed").trials.values()
+    assert [trial.status for trial in trials] == ["finished"] * 3
+    weights = [trial.settings["distill.weight"] for trial in trials]
+    assert len(set(weights)) == 3 and all(0.1 <= weight <= 0.9 for weight in weights)
 
 
 def test_texts_that_no_task_takes_are_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tuner.soup.combinations import (
     combine,
     single,
 )
-from tuner.soup.learned import coefficients
+from tuner.soup.learned import MOST, coefficients
 from tuner.soup.methods import BEST, GREEDY, METHODS, PICKS, PREDICTIONS, greedy_steps, prior
 from tuner.soup.scores import Halves, MethodResult, models_of, recommend, score_methods
 
@@ -238,6 +239,57 @@ def test_an_average_that_is_not_sought_takes_one_evaluation_and_a_learned_one_an
     assert evaluator.cost(evaluator.wanted) == 1
     found = score_methods(evaluator, [BEST, name], "overall", halvings=halvings)
     assert {result.name: result.evaluations for result in found}[name] == in_all
+
+
+def documented(count: int) -> dict[str, int]:
+    """The most evaluations of each method that averages, from the documentation's table."""
+    page = Path(__file__).parents[3].joinpath("docs", "soup.md").read_text(encoding="utf-8")
+    table = page.partition("| methods | evaluations, at most |")[2].partition("\n\n")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines()[2:]]
+    values = {"K - 1": count - 1, "K": count, "2": 2, "1": 1}
+    return {name.strip(): values[most.strip()] for names, most in rows for name in names.split(",")}
+
+
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("name", [n for n, m in METHODS.items() if m.kind == "weights"])
+def test_a_method_takes_no_more_evaluations_than_documented(name: str, count: int) -> None:
+    most, method, reached = documented(count), METHODS[name], 0.0
+    assert set(most) == {n for n, m in METHODS.items() if m.kind == "weights"}
+    for seed in range(4):
+        evaluator = NoiseEvaluator(seed, count=count, rows=60)
+        evaluator.answer(method.choose(DevScorer(evaluator, "overall")))
+        taken = evaluator.cost(evaluator.wanted)
+        assert taken <= most[name] + 1e-9
+        reached = max(reached, taken)
+        result = score_methods(evaluator, [BEST, name], "overall", halvings=2)
+        halves = 0 if method.fixed else 2 * 2
+        assert {r.name: r.evaluations for r in result}[name] <= (1 + halves) * most[name] + 1e-9
+    assert reached == pytest.approx(most[name])  # else the page says too much
+
+
+@pytest.mark.parametrize("name", [n for n, m in METHODS.items() if m.kind != "weights"])
+def test_what_combines_answers_takes_no_evaluations(name: str) -> None:
+    evaluator = NoiseEvaluator(0, rows=60)
+    evaluator.answer(METHODS[name].choose(DevScorer(evaluator, "overall")))
+    assert not evaluator.wanted
+
+
+def test_of_many_ingredients_the_first_sixteen_have_learned_coefficients() -> None:
+    class OneKnows(NoiseEvaluator):
+        """The last of them is always right, and sure of it."""
+
+        def _served(self, name: str, of: Combination) -> Predictions:
+            if of.single != MOST:
+                return super()._served(name, of)
+            labels, classes = self.labels[name], self.tasks[name].classes
+            sure = np.eye(classes)[labels.astype(int)] if classes else None
+            return Predictions(labels, sure)
+
+    scorer = DevScorer(OneKnows(0, count=MOST + 1, rows=60), "overall")
+    assert MOST == 16
+    found = coefficients(scorer, range(MOST + 1), TASKS.names)
+    assert found == coefficients(scorer, range(MOST), TASKS.names) and MOST not in found
+    assert coefficients(scorer, [MOST, *range(MOST)], TASKS.names)[MOST] > 0.9
 
 
 def test_a_goal_may_be_a_task() -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from model.common.errors import InputError
+from model.common.untrusted import read_json
 from tests.tuner.soup_runs import POINTS, make_run, write_toy
 from tuner.predict.__main__ import main as predict
 from tuner.predict.predictor import load_predictor
@@ -17,7 +18,7 @@ from tuner.runs.folder import LEDGER
 from tuner.runs.ledger import encode, read_events
 from tuner.soup.__main__ import main
 from tuner.soup.ensemble_file import read_ensemble
-from tuner.soup.methods import BEST
+from tuner.soup.methods import BEST, METHODS
 from tuner.soup.several import ensembles_of
 
 ONE = {"optim.learning_rate": 6e-3}
@@ -39,7 +40,7 @@ def test_each_model_answers_the_tasks_that_it_has(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "both"
-    assert main([*map(str, runs), "--out", str(out)]) == 0
+    assert main([*map(str, runs), "--out", str(out), "-v"]) == 0
     said, err = capsys.readouterr()
     assert err == "loading\n" and "combining the answers of 2 runs" in said.splitlines()[0]
     assert "vs best single" in said and "greedy ensemble" in said and "take the" in said
@@ -82,6 +83,77 @@ def test_what_an_ensemble_taught_is_no_member_of_another(runs: list[Path], tmp_p
         ["all", "t0000"],
         ["mood", "t0000"],
     ]
+
+
+def test_the_table_has_the_methods_that_matter_and_says_how_many_more(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = "mean,vote,greedy ensemble"
+    assert main([*map(str, runs), "--out", str(tmp_path / "o"), "--methods", wanted]) == 0
+    said = capsys.readouterr().out
+    made = {place.name for place in (tmp_path / "o").iterdir()}
+    assert made == {
+        "best-per-task",
+        "best-single",
+        "greedy-ensemble",
+        "mean",
+        "recommended",
+        "vote",
+    }
+    shown = [line for line in said.splitlines() if line[2:].split("  ")[0].strip() in METHODS]
+    assert 2 <= len(shown) < 5 and f"; {5 - len(shown)} more with -v" in said
+    assert any("best single" in line for line in shown)
+
+
+def test_where_the_data_are_now_is_written_into_the_ensembles(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = Path(shutil.copytree(runs[0].parent / "data", tmp_path / "moved"))
+    out = tmp_path / "o"
+    said = [*map(str, runs), "--out", str(out), "--data", str(moved), "--methods", "mean", "-q"]
+    assert main(said) == 0
+    assert read_json(out / "mean" / "ensemble.json")["data"] == str(moved)
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (("--halvings", "3"), "--halvings: for one run"),
+        (("--folders", "--address", "auto"), "--folders, --address: for one run"),
+        (("--methods", "greedy soup,mean"), "'greedy soup' is made within one run; over several"),
+        (("--methods", "distilled"), "'distilled' is made within one run"),
+        (("--keep", "0"), "--keep is 0; it must be 1 or more"),
+    ],
+)
+def test_what_is_for_one_run_is_refused(
+    runs: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    fault: str,
+) -> None:
+    assert main([*map(str, runs), "--out", str(tmp_path / "o"), *flags]) == 2
+    assert fault in capsys.readouterr().err and not (tmp_path / "o").exists()
+
+
+def test_one_run_has_no_folder_of_ensembles(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(runs[1]), "--out", str(tmp_path / "o")]) == 2
+    assert "--out: for several runs" in capsys.readouterr().err
+
+
+def test_a_task_with_other_dev_rows_is_refused(runs: list[Path], tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "data")
+    dev = toy.parent / "mood-dev.tsv"
+    dev.write_text(dev.read_text().replace("mooddev7\t", "mooddev700\t"))
+    other = make_run(
+        tmp_path / "o", [ONE], tasks=f"{toy}:mood", data=toy.parent, **{"batch.sizes": [8]}
+    )
+    with pytest.raises(InputError, match=r"o has no model that can be compared") as refused:
+        ensembles_of([runs[0], other], tmp_path / "out", log=lambda line: None)
+    assert "o/t0000/" in str(refused.value) and "rows" in str(refused.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_tasks_that_are_not_the_same_are_refused(runs: list[Path], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from model.common.run_files import METRICS
 from model.common.untrusted import REMEDY, parse_json, read_regular
 from tuner.engine.job import Job
 from tuner.ray_backend.heartbeat import start_heartbeat
-from tuner.ray_backend.resources import limit_memory
+from tuner.ray_backend.resources import give_back_memory, limit_memory
 from tuner.ray_backend.staging import StagedInput, localize
 from tuner.runs.folder import LEDGER, LOCK
 from tuner.runs.lock import Deposed, Holder, check_holder
@@ -110,8 +110,7 @@ class SearchTrial(tune.Trainable):
             if record is not None:
                 return {RECORD: json.dumps(record), NOTES: self._told()}
             found = {"finished": True}
-        if found.get("kind") in (MEMORY, DEVICE_MEMORY):
-            self._give_back_memory()
+        give_back_memory(device=found.get("kind") in (MEMORY, DEVICE_MEMORY))
         return {"done": True, OUTCOME: json.dumps(found), NOTES: self._told()}
 
     def _told(self) -> str:
@@ -187,15 +186,6 @@ class SearchTrial(tune.Trainable):
         if self.node_folder is not None:
             self.records = None  # lets go of the folder
             self.node_folder.close()
-
-    def _give_back_memory(self) -> None:
-        import gc
-
-        import torch
-
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
 
     def save(self, checkpoint_dir: str | None = None) -> Any:
         """Without Ray's copy of it, which is for a folder of the driver's that other nodes lack."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +9,13 @@ import pytest
 import torch
 
 from model.common.errors import InputError
-from tuner.ray_backend.resources import MOST_ON_CPUS, Resources, limit_memory, share_out
+from tuner.ray_backend.resources import (
+    MOST_ON_CPUS,
+    Resources,
+    give_back_memory,
+    limit_memory,
+    share_out,
+)
 from tuner.ray_backend.workers import Worker
 
 
@@ -117,3 +125,21 @@ def test_a_trial_lives_on_one_node() -> None:
     assert share(6, nodes=[(4, 0), (2, 0)], concurrent=3) == Resources(3, 2, 0)
     assert share(4, nodes=[(2, 0), (2, 0)], cpus=2) == Resources(2, 2, 0)
     assert share(3, nodes=[(1, 0), (2, 0)], cpus=2).slots == 1
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc can give memory back"
+)
+def test_what_was_freed_in_pieces_goes_back_to_the_system() -> None:
+    def taken() -> int:
+        """Megabytes of this process that no file stands for."""
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) // 1024
+
+    before = taken()
+    pieces = [torch.ones(256) for _ in range(100_000)]  # a kilobyte each
+    lives = pieces[::5000]
+    assert taken() - before > 90
+    del pieces
+    give_back_memory(device=False)
+    assert taken() - before < 50 and len(lives) == 20

@@ -35,6 +35,8 @@ from simulated import make_engine, simulate
 from tuner.engine.engine import Engine
 from tuner.engine.sampling import Suggestion
 from tuner.engine.stages import for_trials
+from tuner.runs.folder import LOCK
+from tuner.runs.lock import RunLock
 from tuner.runs.state import TrialState
 from tuner.space.space import Space, load_space
 
@@ -69,14 +71,22 @@ def score(trial: TrialState, examples: int) -> float:
     return min(1.0, max(0.0, top * (1 - math.exp(-4 * share)) + noise))
 
 
-def open_engine(folder: Path, space: Space, trials: int, slots: int, sampler: str) -> Engine:
-    return make_engine(
-        space,
-        folder=folder,
-        stages=for_trials(trials, MAXIMUM, shortest=EVERY, promotion="continue"),
-        slots=slots,
-        sampler=sampler,
-    )
+@contextmanager
+def opened(
+    folder: Path, space: Space, trials: int, slots: int, sampler: str, clock: Clock
+) -> Iterator[Engine]:
+    with RunLock(folder / LOCK) as lock:
+        with clock.running():
+            engine = make_engine(
+                space,
+                folder=folder,
+                stages=for_trials(trials, MAXIMUM, shortest=EVERY, promotion="continue"),
+                slots=slots,
+                sampler=sampler,
+                mine=lock.check,
+            )
+        yield engine
+        engine.ledger.close()
 
 
 def run(engine: Engine, clock: Clock) -> None:
@@ -89,10 +99,8 @@ def run(engine: Engine, clock: Clock) -> None:
 def resumed(folder: Path, space: Space, trials: int, slots: int, sampler: str) -> Clock:
     """From nothing to the first job of a search that wants one more trial."""
     clock = Clock()
-    with clock.running():
-        engine = open_engine(folder, space, trials + 1, slots, sampler)
+    with opened(folder, space, trials + 1, slots, sampler, clock) as engine, clock.running():
         assert engine.next_job() is not None
-    engine.ledger.close()
     return clock
 
 
@@ -143,17 +151,17 @@ def main() -> None:
     for trials in arguments.trials:
         with tempfile.TemporaryDirectory(prefix="stockpot-scale-") as name:
             folder, clock = Path(name), Clock()
-            engine = open_engine(folder, space, trials, arguments.slots, arguments.sampler)
-            run(engine, clock)
-            assert engine.done, "the simulated search did not get through"
-            engine.ledger.close()
+            how = (folder, space, trials, arguments.slots, arguments.sampler)
+            with opened(*how, Clock()) as engine:
+                run(engine, clock)
+                assert engine.done, "the simulated search did not get through"
             means.append(1000 * clock.own / trials)
             print(
                 f"{trials:6} trials: {means[-1]:.2f} ms each at work, "
                 f"{1000 * clock.waited / trials:.2f} ms waiting",
                 flush=True,
             )
-            again = resumed(folder, space, trials, arguments.slots, arguments.sampler)
+            again = resumed(*how)
             size = (folder / "ledger.jsonl").stat().st_size / 1e6
             print(
                 f"{'':6} resume from its ledger of {size:.1f} MB: {again.own:.2f} s at work, "

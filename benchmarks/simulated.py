@@ -55,9 +55,13 @@ def make_engine(
     sampler: str = "tpe",
     seed: int = 0,
     default: bool = True,
+    mine: Callable[[], None] = lambda: None,
 ) -> Engine:
-    """With a folder all that a search writes is on disk; without one nothing is."""
-    ledger: Any = Memory() if folder is None else Ledger(folder / "ledger.jsonl")
+    """With a folder all that a search writes is on disk; without one nothing is.
+
+    `mine` is asked before each line of the ledger, as the run's lock is in a search.
+    """
+    ledger: Any = Memory() if folder is None else Ledger(folder / "ledger.jsonl", mine=mine)
     ledger.append(
         "run",
         version="1",

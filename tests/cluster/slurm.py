@@ -45,7 +45,7 @@ PartitionName=urgent Nodes=ALL PriorityTier=2 PreemptMode=OFF
 """
 # No machine here has a GPU: Slurm and Ray count one each, and trials take the CPU.
 SEARCH = (
-    "--encoder tiny --max-examples 480 --grace-examples 120 --set budget.eval_rows=40 "
+    "--encoder tiny --max-examples 4800 --grace-examples 120 --set budget.eval_rows=40 "
     "--sampler random --no-early-stopping --num-samples 2 --keep 9 --gpus-per-trial 1 "
     "--set pair.encoding=cross -v"
 )
@@ -132,13 +132,15 @@ def search_that_is_preempted(lab: Lab) -> None:
     job = said("sbatch", "--parsable", "--chdir=/srv", "/srv/job.sbatch").strip()
     log = lab.folder / "shared" / f"stockpot-{job}.log"
 
-    def evaluated() -> bool:
+    def under_way() -> bool:
+        """On both nodes, and one is so far that there is something to save."""
         text = log.read_text() if log.exists() else ""
         assert state_of_job(job) in ("PENDING", "CONFIGURING", "RUNNING"), text
-        ledger = run / "ledger.jsonl"
-        return ledger.exists() and any(e["event"] == "evaluated" for e in events(run))
+        told = events(run) if (run / "ledger.jsonl").exists() else []
+        nodes = {e["node"] for e in told if e["event"] == "started"}
+        return len(nodes) == 2 and any(e["event"] == "evaluated" for e in told)
 
-    wait_for(evaluated)
+    wait_for(under_way)
     lab.note("trials run")
     urgent = said(
         *("sbatch", "--parsable", "--partition=urgent", "--nodes=1", "--exclusive"),

@@ -266,9 +266,8 @@ class Ladder:
         }
         placed = {each.configuration: (each.beaten, each.follows) for each in found}
         # Stable: of equals the better of one seed comes first.
-        order = sorted(
-            means, key=lambda n: (placed[n], bool(repeats) and n not in repeats, -means[n])
-        )
+        raced = {name for name in repeats if name != self.default}  # which is in it in any case
+        order = sorted(means, key=lambda n: (placed[n], bool(raced) and n not in raced, -means[n]))
         best, margin = means[order[0]], noise[order[0]]
         first = next((n for n in starts if n in means and best - means[n] <= STAYS * margin), None)
         if self.default in means and best - means[self.default] <= MARGIN * margin:

@@ -149,7 +149,9 @@ def attempt_soup(
     return attempt("soup", made, command("soup", folder), console)
 
 
-def with_report(folder: Path, summary: Summary, console: SearchConsole, mine: Mine) -> Summary:
+def with_report(
+    folder: Path, summary: Summary, console: SearchConsole, mine: Mine = lambda: None
+) -> Summary:
     def written() -> Path:
         from tuner.report.write import write_report
 

@@ -68,6 +68,11 @@ def test_the_default_folder_is_the_next_free_one(
     ]
 
 
+def faults_told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Without what was being done meanwhile."""
+    return [line for line in capsys.readouterr().err.splitlines() if line != "loading PyTorch"]
+
+
 def test_every_fault_of_the_command_line_is_told_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -86,7 +91,7 @@ def test_every_fault_of_the_command_line_is_told_at_once(
     ]
     for more, faults in ((["--bogus", "--seed", "x", "--encoder"], flags), ([], [])):
         assert main([*wrong, *more]) == 2
-        told = capsys.readouterr().err.splitlines()
+        told = faults_told(capsys)
         assert told[1:] == [f"  {fault}" for fault in (*faults, *settings)]
 
 
@@ -210,7 +215,7 @@ def test_resuming_a_finished_run_says_so(
     ]
     changed += ["--config", str(other), "--set", "nonsense"]
     assert main([*changed, "--resume", "--out", str(tmp_path / "run")]) == 2
-    told = capsys.readouterr().err.splitlines()
+    told = faults_told(capsys)
     assert told[0] == "--resume: 5 problems"
     for fault in (
         f"--data was None and is {Path('x').absolute()} now; leave it out, or start a new run",

@@ -310,6 +310,10 @@ def test_a_lucky_score_that_was_not_tried_again_does_not_go_before_the_race() ->
         ladder.result(name, 1, score, 0.0)
     assert ladder.finalists({"t0002": [0.74]}) == ["t0002", "t0004", DEFAULT]
     assert ladder.finalists({"t0002": [0.74], "t0004": [0.78]})[0] == "t0004"
+    with_default = {"t0002": [0.74], DEFAULT: [0.5]}  # which is in the race whatever its score
+    assert ladder.finalists(with_default) == ["t0002", "t0004", DEFAULT]
+    with_default[DEFAULT] = [1.06]  # so that its mean is .78
+    assert ladder.finalists(with_default)[0] == DEFAULT
 
 
 def test_with_several_objectives_who_leads_one_is_not_passed_over_for_its_mean() -> None:

@@ -93,8 +93,8 @@ def test_a_result_is_short_to_read_and_has_a_frame(tmp_path: Path) -> None:
             close(ledger, trial, "finished")
         create(ledger)
     assert result.best is ledger.state.trials["t0001"]
-    best = "TrialState(t0001, finished, score 0.750, 100 examples)"
-    assert repr(result) == f"SearchResult('{tmp_path}': 1 open, 2 finished; best: {best})"
+    best = "TrialState(t0001, score 0.750, 100 examples)"
+    assert repr(result) == f"SearchResult('{tmp_path}': 2 finished, 1 running; best: {best})"
     frame = result.dataframe()
     assert list(frame["trial"]) == ["t0000", "t0001", "t0002"]
     assert frame.set_index("trial").loc["t0001", "score_overall"] == 0.75

@@ -278,9 +278,9 @@ def test_of_many_ingredients_the_first_sixteen_have_learned_coefficients() -> No
     class OneKnows(NoiseEvaluator):
         """The last of them is always right, and sure of it."""
 
-        def _served(self, name: str, of: Combination) -> Predictions:
+        def _answered(self, name: str, of: Combination) -> Predictions:
             if of.single != MOST:
-                return super()._served(name, of)
+                return super()._answered(name, of)
             labels, classes = self.labels[name], self.tasks[name].classes
             sure = np.eye(classes)[labels.astype(int)] if classes else None
             return Predictions(labels, sure)

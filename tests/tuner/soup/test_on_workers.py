@@ -102,7 +102,7 @@ class Pool:
 
     size = 2
 
-    def __init__(self, make: Callable[[], Any], resources: Resources, warn: Any) -> None:
+    def __init__(self, make: Callable[[], Any], resources: Resources, *told: Any) -> None:
         self.made, self.places = make(), {"here"}
         self.asked = 0
 

@@ -47,7 +47,8 @@ types: $(DEV_READY)
 beside = log=$$(mktemp); $(MAKE) --no-print-directory --keep-going $(1) > $$log 2>&1 & \
 	other=$$!; trap "kill $$other" INT TERM; $(2); code=$$?; wait $$other || code=1; \
 	cat $$log; rm -f $$log; exit $$code
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --no-loadscope-reorder --dist loadfile
+# Threads that wait sleep. Awake, as OpenMP has them, they take the cores of those that they wait for.
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --no-loadscope-reorder --dist loadfile
 
 # Everything. The clusters' tests mostly wait, so they run beside the others.
 test:

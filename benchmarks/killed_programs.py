@@ -101,7 +101,8 @@ def base_of_the_space() -> dict[str, Any]:
 
 
 def as_text(value: Any) -> Any:
-    return value if isinstance(value, str) else json.dumps(value)
+    """Lists, which Optuna cannot offer; any other value as it is."""
+    return json.dumps(value) if isinstance(value, (list, tuple)) else value
 
 
 def from_text(value: Any) -> Any:

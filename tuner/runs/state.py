@@ -30,8 +30,8 @@ DISTILLED = "distilled"  # origin of a run that the best ensemble taught, when a
 EXPECTED = "expected"  # origin of a final that the model of the results put together
 PROMOTED = "promoted"  # origin of a longer run of an earlier trial's configuration
 INFRASTRUCTURE = "infrastructure"  # kind of a failure that says nothing about the trial
-MEMORY = "memory"  # the same
-DEVICE_MEMORY = "device memory"  # a GPU\'s, which a trial may be alone on; in the ledger MEMORY
+MEMORY = "memory"  # a failure that tells the sampler to keep away
+DEVICE_MEMORY = "device memory"  # a GPU's, which a trial may have to itself; in the ledger MEMORY
 OVERALL = "overall"
 OVERALL_NAMES = (OVERALL, "score")  # under which the overall score is an objective
 

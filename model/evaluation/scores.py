@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.stats import rankdata
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -90,6 +89,8 @@ def pearson(labels: Array, predictions: Array) -> Array:
 
 
 def spearman(labels: Array, predictions: Array) -> Array:
+    from scipy.stats import rankdata  # most of a second, which other metrics do without
+
     return pearson(rankdata(labels, axis=-1), rankdata(predictions, axis=-1))
 
 

@@ -52,7 +52,6 @@ LONGEST = (  # files of more than a minute
     "test_run.py",
     "test_sampling.py",
     "test_starved_ray.py",
-    "test_heartbeat.py",
     "test_workers.py",
     "test_distill.py",
     "test_composition.py",

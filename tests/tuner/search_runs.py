@@ -12,6 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from optuna.trial import TrialState
@@ -61,11 +62,53 @@ def run_here(storage: Path | str, *flags: str) -> subprocess.CompletedProcess[st
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
+class Fork:
+    """Work in a fork of this process, in a session of its own: like a `Popen` that imports nothing.
+
+    For what Ray has no part in. What the work prints is heard once it has ended.
+    """
+
+    def __init__(self, work: Callable[[], int]) -> None:
+        self.said = TemporaryFile("w+", encoding="utf-8")
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                os.setsid()
+                with without_ray(), redirect_stdout(self.said), redirect_stderr(self.said):
+                    code = work()
+            finally:
+                self.said.flush()
+                os._exit(code)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def communicate(self, timeout: float = PATIENCE) -> tuple[str, None]:
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a fork", timeout)
+            time.sleep(0.02)
+        self.said.seek(0)
+        return self.said.read(), None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
 @dataclass
 class Started:
     """The real command under way, in a process group of its own as a terminal has it."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Fork
     folder: Path
     since: int  # events that were there before
 
@@ -79,17 +122,21 @@ class Started:
         first: str = "",
         hold: Sequence[Moment] = (),
         workers: int = 1,
+        ray: bool = True,
     ) -> Started:
         """`url`: where the run is mirrored to, with `storage` as its folder here.
 
         `first`: code that runs before the command does, in the same process. `hold`: when the
         driver is to stop, until `go_on`. `workers`: each imports torch, which takes longest of all.
+        Without `ray` it trains in a fork of this process, and nothing is imported.
         """
         folder = storage / name
         since = len(events(folder))
         words = command(url or storage, *flags, "--name", name, workers=workers)
         if hold:
             first += f"\nfrom tests.tuner.moments import Moment, hold_at\nhold_at(*{[*hold]!r})\n"
+        if not ray:
+            return cls(Fork(lambda: (exec(first, {}), main(words[3:]))[1]), folder, since)
         if first:
             begin = f"{first}\nfrom tuner.search.__main__ import main\n"
             words[1:3] = ["-c", f"{begin}import sys; sys.exit(main(sys.argv[1:]))"]

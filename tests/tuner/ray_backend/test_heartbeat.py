@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +18,6 @@ from model.common import untrusted
 from model.common.errors import InputError
 from model.common.files import read_yaml
 from model.training.run_lock import FolderInUse
-from tests.tuner.moments import Moment
-from tests.tuner.search_runs import FIXED, Started, state_of
 from tuner.ray_backend import adapters
 from tuner.ray_backend.adapters import DrainStopper, RungScheduler
 from tuner.ray_backend.failures import classify
@@ -244,34 +241,3 @@ def test_ray_that_does_not_start_is_tried_again_and_then_one_sentence(tmp_path: 
     with pytest.raises(OSError, match="Ray did not start on this machine .*; free some") as told:
         start(Starved(9), None, tmp_path)
     assert "\n" not in str(told.value) and len(str(told.value)) < 400
-
-
-# --- a real one ---------------------------------------------------------------------------------
-
-FIRST = """
-import tuner.ray_backend.heartbeat, tuner.ray_backend.trainable
-from tests.faults.faulty_trials import UnfitTrial
-tuner.ray_backend.heartbeat.SILENT = 20.0
-tuner.ray_backend.trainable.SearchTrial = UnfitTrial
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_stopped_worker_is_ended_and_its_trial_goes_on(tmp_path: Path) -> None:
-    """And a disk that fails for a moment costs an attempt, not the trial."""
-    flags = (*FIXED, "--num-samples", "3", "--seed", "5")
-    held = [Moment("evaluated")]
-    search = Started.start(tmp_path, *flags, first=FIRST, hold=held, workers=2)
-    search.wait_until_held()
-    first = search.new("evaluated")[0]["trial"]
-    (started,) = [e for e in search.new("started") if e["trial"] == first][-1:]
-    os.kill(started["pid"], signal.SIGSTOP)
-    search.go_on()
-    code, said = search.finish()
-    assert code == 0, said
-    state = state_of(tmp_path / "default")
-    assert state.counts() == {"open": 0, "finished": 3, "stopped": 0, "failed": 0}
-    assert "no sign of life from its worker for" in said
-    assert state.trials["t0001"].attempts >= 2 and "Input/output error" in said
-    assert not Path(f"/proc/{started['pid']}").exists()

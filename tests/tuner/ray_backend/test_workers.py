@@ -74,16 +74,16 @@ def test_workers_make_the_same_soup_also_where_one_is_lost(
     alone = made(None)
     files = weights()
     assert any("uniform-soup/model" in name for name in files)
-    # More than there is room for: one of the workers never starts, and nobody waits for it.
-    slots = Resources(3, 1.0, 0.0)
 
-    def check(**where: Any) -> None:
-        with on_workers(slots, **where, warn=told.append) as there:
+    def check(slots: int = 1, **where: Any) -> None:
+        with on_workers(Resources(slots, 1.0, 0.0), **where, warn=told.append) as there:
             found = made(there.runner)
         assert without_times(found) == without_times(alone)
         assert weights() == files
 
-    check()  # the models are sent, as where nobody shares a folder
+    # The models are sent, as where nobody shares a folder. And there are more slots than there is
+    # room for: one of the workers never starts, and nobody waits for it.
+    check(slots=3)
     storage = shutil.copytree(run, tmp_path / "storage", ignore=shutil.ignore_patterns("soup*"))
     check(storage=Storage(storage.as_uri()))  # they are fetched
     assert not told
@@ -93,7 +93,7 @@ def test_workers_make_the_same_soup_also_where_one_is_lost(
     assert told and all("could not fetch a model" in line for line in told)
     told.clear()
     monkeypatch.setattr("tuner.search.on_workers.RunnerThere", Dies)
-    check(shared=True)
+    check(slots=2, shared=True)
     assert (run / "killed").exists()
     assert len(told) == 1 and "another does its work" in told[0]
 

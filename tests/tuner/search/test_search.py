@@ -368,7 +368,10 @@ def test_trials_that_fail_are_told_apart_and_the_search_goes_on(
 
 @pytest.mark.slow
 def test_five_failures_in_a_row_stop_the_search_and_show_the_first(
-    ray: None, storage: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    without_ray: None,
+    storage: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("tuner.ray_backend.trainable.SearchTrial", RaisingTrial)
     assert main(command(storage, *SMALL, "--num-samples", "12")[3:]) == 1

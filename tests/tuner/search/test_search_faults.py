@@ -1,4 +1,4 @@
-"""What a search survives: the real command in real processes, killed for real."""
+"""What a search survives: the command in processes of its own, most with Ray, killed for real."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.tuner.search_runs import (
     Started,
     assert_whole,
     events,
+    is_alive,
     open_study,
     run_here,
     state_of,
@@ -81,23 +82,40 @@ def test_a_driver_killed_five_times_ends_like_one_left_alone(
     assert state_of(folder).starts == KILLS + 1
 
 
-def test_a_trial_whose_worker_is_killed_goes_on_and_ends_the_same(
+# A worker that is silent is given up sooner than usual, and one trial's first worker is unfit.
+UNFIT = """
+import tuner.ray_backend.heartbeat, tuner.ray_backend.trainable
+from tests.faults.faulty_trials import UnfitTrial
+tuner.ray_backend.heartbeat.SILENT = 20.0
+tuner.ray_backend.trainable.SearchTrial = UnfitTrial
+"""
+
+
+def test_trials_whose_workers_are_killed_stopped_or_unfit_go_on_and_end_the_same(
     tmp_path: Path, undisturbed: Path
 ) -> None:
-    # One of them twice. At that moment its worker waits for the driver's answer.
-    moments = [Moment("evaluated", *which) for which in (("t0002", 1), ("t0002", 2), ("t0004", 1))]
-    search = Started.start(tmp_path, *SAME, hold=moments, workers=2)
+    # One is killed twice, and one stopped. At that moment each waits for the driver's answer.
+    stopped = "t0000"
+    which = (stopped, 1), ("t0002", 1), ("t0002", 2), ("t0004", 1)
+    moments = [Moment("evaluated", *each) for each in which]
+    search = Started.start(tmp_path, *SAME, first=UNFIT, hold=moments, workers=2)
+    pids = []
     for _ in moments:
         search.wait_until_held()
         victim = search.new("evaluated")[-1]["trial"]
-        pid = [e["pid"] for e in search.new("started") if e["trial"] == victim][-1]
-        os.kill(pid, signal.SIGKILL)
+        pids.append([e["pid"] for e in search.new("started") if e["trial"] == victim][-1])
+        os.kill(pids[-1], signal.SIGSTOP if victim == stopped else signal.SIGKILL)
         search.go_on()
     code, said = search.finish()
     assert code == 0, said
     assert "it goes on from its last checkpoint" in said
+    assert "no sign of life from its worker for" in said
+    assert "Input/output error" in said  # of a disk that fails for a moment
+    assert not any(map(is_alive, pids))
     assert_whole(search.folder, undisturbed)
-    assert state_of(search.folder).trials["t0002"].attempts == 3
+    trials = state_of(search.folder).trials
+    assert trials["t0002"].attempts >= 3
+    assert trials[stopped].attempts >= 2 and trials["t0001"].attempts >= 2
     assert "failed" not in {e["event"] for e in events(search.folder)}
 
 
@@ -105,7 +123,7 @@ def test_a_second_driver_is_refused_and_a_third_takes_over_after_a_crash(
     tmp_path: Path,
 ) -> None:
     flags = (*SMALL, "--num-samples", "3")
-    first = Started.start(tmp_path, *flags, hold=[Moment("started")])
+    first = Started.start(tmp_path, *flags, hold=[Moment("started")], ray=False)
     first.wait_until_held()
     # Others may look on meanwhile, through Optuna's own interface.
     assert open_study(first.folder).trials

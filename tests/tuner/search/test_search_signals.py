@@ -19,7 +19,12 @@ from tests.tuner.search_runs import (
     state_of,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("scratch")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("scratch"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
 
 
 def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:
@@ -88,7 +93,7 @@ def test_sigterm_outside_of_the_trials_is_answered_too(tmp_path: Path) -> None:
     code, said = early.finish()
     assert code == 130 and "Traceback" not in said, said
     assert not early.folder.exists()  # there was nothing in it to go on with
-    search = Started.start(tmp_path, *flags, first=IN_THE_SOUP)
+    search = Started.start(tmp_path, *flags, first=IN_THE_SOUP, ray=False)
     code, said = search.finish()
     assert code == 130 and resume in said, said
     assert search.new("end")

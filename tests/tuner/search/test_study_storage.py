@@ -23,6 +23,17 @@ from tuner.search.study_storage import mirrored_study
 
 FEW = (*SMALL, "--num-samples", "2", "--sampler", "random")
 MOST_SEARCHED = 1 << 18  # characters
+# Its third trial never begins, so there is time for what else goes on in that process.
+WAITS = """
+import signal
+from tuner.runs.ledger import Ledger
+append = Ledger.append
+def waiting(ledger, event, **fields):
+    if (event, fields.get("trial")) == ("started", "t0002"):
+        signal.pause()
+    return append(ledger, event, **fields)
+Ledger.append = waiting
+"""
 NO_ONE = f"postgresql://keeper:{quote(PASSWORD, safe='')}@127.0.0.1:1/x"
 
 
@@ -80,11 +91,11 @@ def test_a_search_leaves_its_study_in_a_database_too(tmp_path: Path) -> None:
 def test_a_search_that_is_killed_and_resumed_has_nothing_twice(
     tmp_path: Path, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real command, killed with its Ray, and a real PostgreSQL with a password."""
+    """Killed for real, and a real PostgreSQL with a password."""
     url = postgres_server.new_database()
     monkeypatch.setenv("STUDIES", url)
     flags = (*SAME, "--study-storage", "env:STUDIES")
-    first = Started.start(tmp_path, *flags)
+    first = Started.start(tmp_path, *flags, first=WAITS, ray=False)
     assert first.wait_for(lambda: len(first.new("finished")) >= 2), first.finish()
     assert first.wait_for(lambda: begun(url)), first.finish()  # while the search goes on
     first.kill()

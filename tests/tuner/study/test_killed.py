@@ -1,22 +1,26 @@
-"""What a study survives: the real command in a real process, killed within and between searches."""
+"""What a study survives: the command in a process of its own, killed in and between searches."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.model.cs224n_files import write_cs224n
-from tests.tuner.moments import Moment
-from tests.tuner.search_runs import ROOT, Started, curves_of, events, state_of, weights_of
+from tests.tuner.moments import Moment, hold_at
+from tests.tuner.search_runs import Fork, Started, curves_of, events, state_of, weights_of
 from tests.tuner.without_ray import without_ray
 from tuner.runs.request import ExecutionOptions
+from tuner.study.__main__ import main
 from tuner.study.request import StudyRequest
 from tuner.study.run import StudyResult, run_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("scratch")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("scratch"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
 NAME, SET = "mine", {"encoder.max_length": 32}
 STUDY = """
 about: Two searches, as one row is longer than the others.
@@ -28,28 +32,18 @@ rows:
   Embeddings: {settings: {pair.encoding: bi_concat}}
   Longer: {settings: {pair.encoding: concat}, examples: 96}
 """
-MAIN = """
-from tests.tuner.moments import Moment, hold_at
-hold_at({moment!r})
-import sys
-from tuner.study.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 def start(study: Path, data: Path, storage: Path, moment: Moment, *flags: str) -> Started:
     words = ["run", str(study), "--data", str(data), "--encoder", "tiny"]
     words += ["--set", "encoder.max_length=32", "--storage-path", str(storage), "--no-report"]
     words += ["--max-concurrent-trials", "1", "--cpus-per-trial", "1", *flags]
-    process = subprocess.Popen(
-        [sys.executable, "-c", MAIN.format(moment=moment), *words],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    return Started(process, storage / NAME, 0)
+
+    def work() -> int:
+        hold_at(moment)
+        return main(words)
+
+    return Started(Fork(work), storage / NAME, 0)
 
 
 def finish(study: Path, data: Path, storage: Path, *, resume: bool) -> StudyResult:

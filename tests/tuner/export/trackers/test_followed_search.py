@@ -1,4 +1,4 @@
-"""A real search, followed into MLflow by another process, while both are killed and go on."""
+"""A search, followed into MLflow by another process, while both are killed and go on."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_search_and_its_follower_are_killed_and_go_on_and_no_run_comes_twice(
     run, uri = tmp_path / "default", f"sqlite:///{tmp_path}/mlflow.db"
     assert mlflow_runs(uri) == []  # its tables are made here, by one process
     # It stops when a trial has finished, another is under way and there is one to come.
-    search = Started.start(tmp_path, *FEW, hold=[Moment("finished")], workers=2)
+    search = Started.start(tmp_path, *FEW, hold=[Moment("finished")], workers=2, ray=False)
     assert search.wait_for(lambda: has_begun(run)), search.finish()
     first = follow()
     search.wait_until_held()
@@ -90,6 +90,7 @@ def test_a_search_and_its_follower_are_killed_and_go_on_and_no_run_comes_twice(
     assert done.returncode == 0, done.stderr
     told, _ = second.process.communicate(timeout=PATIENCE)
     assert second.process.returncode == 0, told
+    assert "3 trials, 9 evaluations" in told, told
     now, found = snapshot_of(run), mlflow(uri)  # which has no key twice
     records = {record.key: record for record in (now.search, *now.trials.values())}
     assert len(now.trials) == 3 and found.keys() == records.keys()

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,11 +37,10 @@ from tests.tuner.export.trackers.runs import (  # noqa: E402
     without_last_trial,
     write_events,
 )
-from tests.tuner.search_runs import PATIENCE, ROOT  # noqa: E402
+from tests.tuner.search_runs import PATIENCE  # noqa: E402
 from tuner.export.trackers.follow import Exporter  # noqa: E402
 from tuner.export.trackers.mlflow import FILES, Mlflow  # noqa: E402
 from tuner.export.trackers.source import RunSource  # noqa: E402
-from tuner.runs.folder import LEDGER  # noqa: E402
 
 
 @pytest.fixture
@@ -205,33 +203,6 @@ def test_files_that_did_not_change_are_not_sent_again(run: Path, uri: str) -> No
     assert sent == ["report.html"]
     tagged = [each for each in runs_of(uri) if FILES in each.data.tags]
     assert len(tagged) == 1
-
-
-@pytest.mark.slow
-def test_followed_from_another_process_that_is_killed_no_run_comes_twice(
-    run: Path, uri: str, tmp_path: Path, at_once: dict[str, Any]
-) -> None:
-    whole = until(run, 5)
-    command = [sys.executable, "-m", "tuner.export", str(run), "--to", "mlflow", "--out", uri]
-    start: dict[str, Any] = {
-        "cwd": tmp_path,
-        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-    }
-    first = subprocess.Popen([*command, "--follow"], **start)
-    wait_for(lambda: first.poll() is not None or len(runs_of(uri)) == 2)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    second = subprocess.Popen([*command, "--follow"], **start)
-    for line in whole[5:]:  # as a driver would
-        with open(run / LEDGER, "ab") as ledger:
-            ledger.write(line)
-    said, faults = second.communicate(timeout=PATIENCE)
-    assert second.returncode == 0, faults
-    assert said.startswith("3 trials, 9 evaluations")
-    assert state_of(uri) == at_once
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from tuner.engine.sampling import suggest_next
+from tuner.engine.sampling import Suggester, Suggestion
 from tuner.runs.ledger import Ledger
 from tuner.runs.state import RunState
 
@@ -108,6 +108,13 @@ def create(ledger: Ledger, **changes: Any) -> str:
     }
     ledger.append("created", **(fields | changes))
     return name
+
+
+def suggest_next(
+    state: RunState, space: Any, fixed: Mapping[str, Any] | None = None
+) -> Suggestion | None:
+    """By whoever has only just come to know that state."""
+    return Suggester(state, space).next(fixed)
 
 
 def create_suggested(ledger: Ledger, fixed: Mapping[str, Any] | None = None) -> str:

@@ -12,12 +12,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from optuna.trial import TrialState
 
 from model.common.files import sha256_of
+from tests.forks import Fork
 from tests.tuner.moments import Moment, is_held
 from tests.tuner.without_ray import without_ray
 from tuner.ray_backend.trainable import SearchTrial
@@ -62,48 +62,6 @@ def run_here(storage: Path | str, *flags: str) -> subprocess.CompletedProcess[st
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
-class Fork:
-    """Work in a fork of this process, in a session of its own: like a `Popen` that imports nothing.
-
-    For what Ray has no part in. What the work prints is heard once it has ended.
-    """
-
-    def __init__(self, work: Callable[[], int]) -> None:
-        self.said = TemporaryFile("w+", encoding="utf-8")
-        self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            code = 1
-            try:
-                os.setsid()
-                with without_ray(), redirect_stdout(self.said), redirect_stderr(self.said):
-                    code = work()
-            finally:
-                self.said.flush()
-                os._exit(code)
-
-    def poll(self) -> int | None:
-        if self.returncode is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
-        return self.returncode
-
-    def communicate(self, timeout: float = PATIENCE) -> tuple[str, None]:
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("a fork", timeout)
-            time.sleep(0.02)
-        self.said.seek(0)
-        return self.said.read(), None
-
-    def send_signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-
 @dataclass
 class Started:
     """The real command under way, in a process group of its own as a terminal has it."""
@@ -128,7 +86,7 @@ class Started:
 
         `first`: code that runs before the command does, in the same process. `hold`: when the
         driver is to stop, until `go_on`. `workers`: each imports torch, which takes longest of all.
-        Without `ray` it trains in a fork of this process, and nothing is imported.
+        Without `ray` it trains in a fork of this process.
         """
         folder = storage / name
         since = len(events(folder))
@@ -136,7 +94,13 @@ class Started:
         if hold:
             first += f"\nfrom tests.tuner.moments import Moment, hold_at\nhold_at(*{[*hold]!r})\n"
         if not ray:
-            return cls(Fork(lambda: (exec(first, {}), main(words[3:]))[1]), folder, since)
+
+            def work() -> int:
+                exec(first, {})
+                with without_ray():
+                    return main(words[3:])
+
+            return cls(Fork(work), folder, since)
         if first:
             begin = f"{first}\nfrom tuner.search.__main__ import main\n"
             words[1:3] = ["-c", f"{begin}import sys; sys.exit(main(sys.argv[1:]))"]

@@ -58,15 +58,8 @@ class Suggestion:
     settings: dict[str, Any]  # what they mean
 
 
-def suggest_next(
-    state: RunState, space: SearchSpace, fixed: Mapping[str, Any] | None = None
-) -> Suggestion | None:
-    """What to try next. `fixed` are params of a known point; what it leaves out is suggested."""
-    return Suggester(state, space).next(fixed)
-
-
 class Suggester:
-    """`suggest_next` again and again while the state grows, without starting over each time.
+    """What to try next, again and again while the state grows, without starting over each time.
 
     What it suggests is to be created before it is asked again.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import yaml
 from model.cli.command import free_folder, main, make_parser, requested
 from model.common.files import sha256_of
 from model.training.step import TrainingDiverged
+from tests.forks import Fork
 
 TINY = ["--encoder", "tiny", "--set", "budget.eval_rows=20", "--set", "batch.sizes=8"]
 SHORT = [*TINY, "--set", "budget.examples=72", "--set", "budget.eval_every=36"]
@@ -169,17 +169,12 @@ def test_a_stopped_command_goes_on_where_it_was(
     number: signal.Signals, undisturbed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    process = subprocess.Popen(
-        command(*LONG, "--out", str(out)),
-        env={**os.environ, "OMP_NUM_THREADS": "1"},  # as here, where it goes on
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Fork(lambda: main([*LONG, "--out", str(out)]))
     while not (out / "checkpoints" / "step-00000010").exists():
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
-    _, message = process.communicate(timeout=600)
+    message, _ = process.communicate()
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
     else:

@@ -10,9 +10,17 @@ import numpy as np
 import pytest
 
 from benchmarks.repeats import new_state, tried
-from tests.tuner.made_up_runs import FakeSpace, begin, close, create, evaluate, live_through
+from tests.tuner.made_up_runs import (
+    FakeSpace,
+    begin,
+    close,
+    create,
+    evaluate,
+    live_through,
+    suggest_next,
+)
 from tuner.engine import sampling as module
-from tuner.engine.sampling import Suggester, VisibleHistory, suggest_next
+from tuner.engine.sampling import Suggester, VisibleHistory
 from tuner.engine.study import (
     AUTO,
     FEW,

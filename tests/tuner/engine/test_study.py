@@ -27,9 +27,9 @@ from tests.tuner.made_up_runs import (
     evaluate,
     live_through,
     score_of,
+    suggest_next,
 )
 from tuner.engine import study as module
-from tuner.engine.sampling import suggest_next
 from tuner.engine.study import SAMPLERS, freeze, make_sampler, rebuild_study, seed_for
 from tuner.engine.study_file import StudyFile
 from tuner.runs.ledger import Ledger, RunState, read_events

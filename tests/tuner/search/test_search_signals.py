@@ -19,12 +19,7 @@ from tests.tuner.search_runs import (
     state_of,
 )
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.usefixtures("scratch"),
-    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("scratch")]
 
 
 def test_signals_drain_and_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:

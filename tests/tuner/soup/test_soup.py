@@ -7,9 +7,8 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import astuple, replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +24,8 @@ from model.common.files import read_yaml, to_yaml
 from model.evaluation.model_folder import load_model
 from model.evaluation.scores import Score
 from model.training.checkpoint import MANIFEST, write_manifest
-from tests.tuner.search_runs import ROOT, aim, state_of
+from tests.forks import Fork
+from tests.tuner.search_runs import aim, state_of
 from tests.tuner.soup_runs import POINTS, ROWS, made_up_soup, make_run, mean_of, write_toy
 from tuner.runs.folder import LOCK
 from tuner.runs.lock import Deposed, RunLock
@@ -33,7 +33,7 @@ from tuner.runs.request import ExecutionOptions
 from tuner.scoring.crossfit import Difference
 from tuner.search import finish
 from tuner.search.terminal import SearchConsole
-from tuner.soup import runner
+from tuner.soup import evaluator, runner
 from tuner.soup.__main__ import main
 from tuner.soup.combinations import MEAN, WEIGHTS, combine, single
 from tuner.soup.folder import heads_of, weights_of
@@ -430,27 +430,20 @@ def test_killed_half_way_it_goes_on(copy: Path, soup: SoupRecord) -> None:
 
 @pytest.mark.slow
 def test_a_real_kill_leaves_nothing_half_written(copy: Path, soup: SoupRecord) -> None:
-    code = (
-        "import os, signal, sys\n"
-        "from tuner.soup import evaluator\n"
-        "real = evaluator.write_predictions\n"
-        "left = [5]\n"
-        "def dying(*args):\n"
-        "    left[0] -= 1\n"
-        "    if not left[0]: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    real(*args)\n"
-        "evaluator.write_predictions = dying\n"
-        "from tuner.soup.__main__ import main\n"
-        "main(sys.argv[1:])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(copy), "--methods", GREEDY],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        timeout=600,
-    )
-    assert done.returncode == -signal.SIGKILL
+    def work() -> int:
+        left, real = count(1), evaluator.write_predictions
+
+        def dying(*given: Any) -> None:
+            if next(left) == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(*given)
+
+        evaluator.write_predictions = dying  # type: ignore[assignment]
+        return main([str(copy), "--methods", GREEDY])
+
+    done = Fork(work)
+    said, _ = done.communicate()
+    assert done.returncode == -signal.SIGKILL, said
     assert not (copy / "soup").exists()
     assert main([str(copy), "--methods", GREEDY, "--quiet"]) == 0
     found = read_soup(copy)

@@ -6,21 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Fork
 from tests.model.cs224n_files import write_cs224n
 from tests.tuner.moments import Moment, hold_at
-from tests.tuner.search_runs import Fork, Started, curves_of, events, state_of, weights_of
+from tests.tuner.search_runs import Started, curves_of, events, state_of, weights_of
 from tests.tuner.without_ray import without_ray
 from tuner.runs.request import ExecutionOptions
 from tuner.study.__main__ import main
 from tuner.study.request import StudyRequest
 from tuner.study.run import StudyResult, run_study
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.usefixtures("scratch"),
-    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("scratch")]
 NAME, SET = "mine", {"encoder.max_length": 32}
 STUDY = """
 about: Two searches, as one row is longer than the others.
@@ -41,7 +37,8 @@ def start(study: Path, data: Path, storage: Path, moment: Moment, *flags: str) -
 
     def work() -> int:
         hold_at(moment)
-        return main(words)
+        with without_ray():
+            return main(words)
 
     return Started(Fork(work), storage / NAME, 0)
 

@@ -26,7 +26,7 @@ def run(program: str, *arguments: str) -> str:
             with redirect_stdout(out), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if program.endswith(".py"):
-                    run_path(program, run_name="__main__")
+                    run_path(str(BENCHMARKS / program), run_name="__main__")
                 else:
                     exec(program, {"__name__": "__main__"})
             out.flush()

@@ -19,7 +19,7 @@ from model.data.imported import imported_path
 from model.data.info import aligned, describe_data
 from model.data.rows import Split
 from model.data.sources import absent_files, import_split, load_split, require_data
-from model.tasks.task_set import SPLITS, Task, load_task_set
+from model.tasks.task_set import SPLITS, Task, load_task_set, take_tasks
 
 Absent = Mapping[tuple[str, str], str]  # task and split -> the file that is not there
 EXAMPLES = {
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _chosen(options: argparse.Namespace) -> list[Task]:
     tasks = load_task_set(options.tasks)
-    return [tasks[name] for name in options.task] if options.task else list(tasks)
+    return list(take_tasks(tasks, options.task) if options.task else tasks)
 
 
 def _import(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
@@ -123,9 +123,8 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
                 told = describe_data(task, splits, tokenizer, damaged)
             print(told, end="\n\n")
             damaged.update(row for split in splits.values() for row in split.damaged)
-    print(
-        "\n".join([*_told(absent), "words and tokens: of a row, median / 95th percentile / most"])
-    )
+    what = "words and tokens" if tokenizer is not None else "words"
+    print("\n".join([*_told(absent), f"{what}: of a row, median / 95th percentile / most"]))
     return errors
 
 

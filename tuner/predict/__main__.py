@@ -57,6 +57,7 @@ def make_parser() -> Parser:
         "--out", type=Path, metavar="DIR", help="Write the predictions to this folder."
     )
     add_quiet(where, "Print only warnings.")
+    parser.check = option_faults
     return parser
 
 
@@ -69,13 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check(arguments)
+    if faults := option_faults(arguments):
+        raise InputError(command("predict"), faults)
     if arguments.text:
         return look(arguments)
     return write_texts(arguments) if arguments.texts else write(arguments)
 
 
-def check(arguments: argparse.Namespace) -> None:
+def option_faults(arguments: argparse.Namespace) -> list[str]:
+    """What does not go together; told beside flags that cannot be read."""
     faults = []
     if arguments.text and arguments.texts:
         faults.append("--text and --texts are two ways to ask; leave one away")
@@ -88,8 +91,7 @@ def check(arguments: argparse.Namespace) -> None:
     splits = [split.strip() for split in arguments.split.split(",")]
     if odd := [split for split in splits if split not in ("train", *SPLITS)]:
         faults.append(f"--split has '{odd[0]}'; known: train, dev, test")
-    if faults:
-        raise InputError(command("predict"), faults)
+    return faults
 
 
 def look(arguments: argparse.Namespace) -> int:

@@ -78,6 +78,8 @@ def parse(data: bytes) -> Content:
             whole = position
             continue
         found = read_line(line)
+        if not isinstance(found, str) and (why := too_far(found[0], number)):
+            found = f"{NO_EVENT} ({why})"
         if isinstance(found, str):
             if not rest and number == len(lines) and found == DAMAGED:
                 break  # with its newline, but not what was meant: torn as well
@@ -150,6 +152,17 @@ def read_line(line: bytes) -> tuple[Event, tuple[int, str] | None, str] | str:
     number, before = event.pop("line", None), event.pop("before", None)
     own = (number, before) if isinstance(number, int) and isinstance(before, str) else None
     return event, own, seal[1].decode()
+
+
+def too_far(event: Event, line: int) -> str | None:
+    """Trials and points are counted from 0, each in a line of its own. Whoever fills the gaps of a
+    count, as a study does, would never come to its end if these could be any."""
+    if event["event"] != "created":
+        return None
+    for key, number in (("trial", int(event["trial"][1:])), ("number", event["number"] or 0)):
+        if number >= line:
+            return f"'{key}' is {event[key]}, and there are {line - 1} lines before it"
+    return None
 
 
 def lost(data: bytes) -> str:

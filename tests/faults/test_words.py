@@ -59,7 +59,7 @@ def test_zeros_over_the_end_of_a_ledger_are_called_what_they_are(tmp_path: Path)
     with Ledger(path, told.append) as ledger:
         left = len(ledger.state.trials)
     assert 0 < left < 30 and len(read_events(path)) == 1 + left
-    assert len(told) == 1 and "its end is zeros, as a power cut leaves" in told[0]
+    assert len(told) == 1 and "its end is zeros, as a crash of the machine leaves" in told[0]
 
 
 def test_a_last_line_that_nobody_hears_costs_nothing() -> None:

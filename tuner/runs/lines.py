@@ -179,5 +179,5 @@ def lost(data: bytes) -> str:
 
 def ending(torn: bytes) -> str:
     if b"\0" in torn:
-        return "its end is zeros, as a power cut leaves; lines that stood there are lost"
+        return "its end is zeros, as a crash of the machine leaves; lines that stood there are lost"
     return "the last line was cut short"

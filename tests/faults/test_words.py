@@ -75,6 +75,13 @@ def test_a_last_line_that_nobody_hears_costs_nothing() -> None:
     assert plain.buffer.getvalue() == b"done ?\n"  # type: ignore[attr-defined]
 
 
+def test_what_a_file_says_does_not_command_the_terminal() -> None:
+    """As the name of a task, or a key of YAML, that sets the window's title or clears it."""
+    heard = io.StringIO()
+    say("task '\x1b]0;mine\x07\x1b[2J\x9b2J\r'\nis \x1b[31mnone", heard)
+    assert heard.getvalue() == "task ' ]0;mine  2J '\nis none\n"
+
+
 def test_a_closed_output_is_no_traceback() -> None:
     """As `stockpot search ... | head -0`, in a language of ASCII only."""
     code = "from model.cli.text import say; say(chr(10003) * 100_000)"

@@ -13,6 +13,7 @@ from model.cli.paraphrase import run_paraphrase
 from model.cli.paraphrase_options import ParaphraseOptions, option_faults
 from model.cli.parser import Parser, add_data, command_parser
 from model.cli.status import doing
+from model.cli.text import say
 from model.common.errors import InputError
 from model.common.hub import require_encoder
 from model.data.imported import imported_path
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     tasks = _chosen(options)
     errors = _import(options, tasks) if options.command == "import" else _info(options, tasks)
     for told in dict.fromkeys(map(str, errors)):  # two tasks may read one file
-        print(told, file=sys.stderr)
+        say(told, sys.stderr)
     return 2 if errors else 0
 
 
@@ -98,7 +99,7 @@ def _import(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
             continue
         counts = [f"{len(split.table):,}", f"{len(split.damaged):,}"]
         rows.append([task.name, name, *counts, str(path)])
-    print("\n".join([*aligned(rows, right={2, 3}), *_told(absent)]))
+    say("\n".join([*aligned(rows, right={2, 3}), *_told(absent)]))
     return errors
 
 
@@ -121,10 +122,10 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
         if splits:
             with doing(f"looking at {task.name}"):
                 told = describe_data(task, splits, tokenizer, damaged)
-            print(told, end="\n\n")
+            say(f"{told}\n")
             damaged.update(row for split in splits.values() for row in split.damaged)
     what = "words and tokens" if tokenizer is not None else "words"
-    print("\n".join([*_told(absent), f"{what}: of a row, median / 95th percentile / most"]))
+    say("\n".join([*_told(absent), f"{what}: of a row, median / 95th percentile / most"]))
     return errors
 
 

@@ -11,6 +11,7 @@ from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.cli.status import doing, warn
+from model.cli.text import say
 from model.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def look(arguments: argparse.Namespace) -> int:
         found = predictor.answer_texts({name: texts for name in names})
     tell_who(predictor, arguments)
     for name, predictions in found.items():
-        print(f"{name}: {shown(predictor.tasks[name], predictions)}")
+        say(f"{name}: {shown(predictor.tasks[name], predictions)}")
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.cli.status import doing
+from model.cli.text import say
 from model.common.errors import Gathered, InputError, suggest
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             warn=console.warn,
             runner=runner,
         )
-    print(soup_text(soup, folder, arguments.verbose), flush=True)
+    say(soup_text(soup, folder, arguments.verbose))
     return 0
 
 
@@ -121,7 +122,7 @@ def run_several(
             log=console.log,
             warn=console.warn,
         )
-    print(ensembles_text(found, arguments.verbose), flush=True)
+    say(ensembles_text(found, arguments.verbose))
     return 0
 
 

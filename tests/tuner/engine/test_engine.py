@@ -713,6 +713,17 @@ def test_a_teacher_is_found_where_the_run_is(engine_of: Callable[..., Engine]) -
         assert job.settings[key] == str(engine.folder / file)
 
 
+def test_a_teacher_outside_of_the_run_is_not_asked(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(num_samples=1, slots=1)
+    name = begin_trial(engine)
+    engine.evaluated(name, record(400, 0.5))
+    engine.finished(name)
+    engine.distill({"distill.teacher": "../elsewhere.parquet"})
+    assert engine.next_job() is None
+    (taught,) = engine.state.distilled
+    assert taught.status == "failed" and "leads out of it" in taught.reason
+
+
 # --- from rung to rung --------------------------------------------------------------------------
 
 RESTART, CONTINUE = Stages(THREE_RUNGS), Stages(THREE_RUNGS, "continue")

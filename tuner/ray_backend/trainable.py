@@ -142,6 +142,7 @@ class SearchTrial(tune.Trainable):
             heartbeat=HEARTBEAT,
             cache=self.cache,
             may_save=self._check_driver,
+            written=self._send,
         )
         if self.node_folder is not None:
             records = self.node_folder.follow(records)
@@ -170,6 +171,11 @@ class SearchTrial(tune.Trainable):
         out.mkdir(exist_ok=True)  # so that the trial need not, should the run's folder go away now
         wait_until_free(out)
         return out
+
+    def _send(self) -> None:
+        """A checkpoint is on its way to storage while training goes on."""
+        if self.node_folder is not None:
+            self.node_folder.send()
 
     def _check_driver(self) -> None:
         """In a folder that machines share; what goes to storage is checked on its way there."""

@@ -116,7 +116,7 @@ def prepare(
     if config.smart.weight > 0:
         embedding_module(encoder, config.smart.where)  # or say at once that there is none
     if wants_compile(config.compile, place, config.encoder.adapter):
-        compile_layers(encoder)
+        compile_layers(encoder, if_possible=config.compile == "auto")
     inputs = cache.keep(
         "inputs",
         inputs_key(config, tasks, data),

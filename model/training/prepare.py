@@ -109,7 +109,7 @@ def prepare(
     if config.encoder.max_length > limit:
         fault = f"{config.encoder.max_length} is beyond this encoder's {limit} positions"
         raise InputError("encoder.max_length", [fault])
-    assembler = Assembler.of(tokenizer, config.encoder.max_length)
+    assembler = Assembler.of(tokenizer, config.encoder.max_length).on(place)
     model = build_model(config, tasks, encoder)
     check_layers(config, model)
     check_pooler(config, model)

@@ -19,7 +19,7 @@ from ray.exceptions import RayActorError
 
 from model.training.inputs import Warn
 from tuner.ray_backend.heartbeat import HeartbeatWatch, start_heartbeat
-from tuner.ray_backend.resources import Resources, limit_memory
+from tuner.ray_backend.resources import Resources, keep_to_its_gpu
 
 ATTEMPTS = 4  # of one question: who loses so many workers has another problem
 GOODBYE = 10.0  # seconds for a worker to tidy up
@@ -47,7 +47,7 @@ class Worker:
 
         start_heartbeat()
         torch.set_num_threads(threads)
-        limit_memory()
+        keep_to_its_gpu()
         self.made = make()
 
     def ready(self) -> tuple[str, int]:

@@ -50,7 +50,7 @@ from tuner.ray_backend.trainable import (
 )
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.retention import CheckpointStore
-from tuner.runs.state import DEVICE_MEMORY, RunState, TrialState
+from tuner.runs.state import DEVICE_MEMORY, INFRASTRUCTURE, RunState, TrialState
 from tuner.runs.storage.storage import StorageLost
 from tuner.search.__main__ import first_failure
 from tuner.search.plan import stages_of_run
@@ -1079,6 +1079,10 @@ def test_a_job_survives_its_journey() -> None:
         (MemoryError(), "memory"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), DEVICE_MEMORY),
         (torch.OutOfMemoryError("CUDA out of memory."), DEVICE_MEMORY),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in cublasCreate"), DEVICE_MEMORY),
+        (RuntimeError("CUDA error: unspecified launch failure"), INFRASTRUCTURE),
+        (RuntimeError("Triton Error [CUDA]: an illegal memory access"), INFRASTRUCTURE),
+        (RuntimeError("CUDA error: no kernel image is available for execution"), "code"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory"),
         (RuntimeError("shapes differ"), "code"),
         (StorageLost("cannot write x in s3://b/runs"), "storage"),

@@ -30,15 +30,18 @@ from tests.tuner.export.trackers.read_back import mlflow as state_of  # noqa: E4
 from tests.tuner.export.trackers.read_back import mlflow_runs as runs_of  # noqa: E402
 from tests.tuner.export.trackers.runs import (  # noqa: E402
     SECRET,
+    add_soup,
     events_of,
     export,
     fail,
     recorded,
+    snapshot_of,
     until,
     without_last_trial,
     write_events,
 )
 from tests.tuner.search_runs import PATIENCE, ROOT  # noqa: E402
+from tuner.export.__main__ import main  # noqa: E402
 from tuner.export.trackers.follow import Exporter  # noqa: E402
 from tuner.export.trackers.mlflow import FILES, Mlflow  # noqa: E402
 from tuner.export.trackers.source import RunSource  # noqa: E402
@@ -205,6 +208,26 @@ def test_files_that_did_not_change_are_not_sent_again(run: Path, uri: str) -> No
     assert sent == ["report.html"]
     tagged = [each for each in runs_of(uri) if FILES in each.data.tags]
     assert len(tagged) == 1
+
+
+def test_the_soup_goes_along_as_a_model_folder_and_once(
+    run: Path, uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(run), "--out", uri, "--quiet", "--soup", "--to"]
+    assert main([*words, "mlflow"]) == 0
+    assert "has no soup to send" in capsys.readouterr().err
+    add_soup(run)
+    assert main([*words, "mlflow"]) == 0
+    files = state_of(uri)[snapshot_of(run).search.key][5]
+    for name in ("model.safetensors", "heads.safetensors"):
+        assert files[f"soup/{name}"] == (run / "soup" / name).read_bytes()
+    assert files["soup/config.json"].strip() == b"{}"  # no path of this machine
+    monkeypatch.setattr("mlflow.MlflowClient.log_artifact", pytest.fail)
+    assert main([*words, "mlflow"]) == 0
+    (run / "soup" / "notes.txt").write_text("not for everybody")
+    assert main([*words, "mlflow"]) == main([*words, "csv"]) == 2
+    said = capsys.readouterr().err
+    assert "'notes.txt' is not part of a model" in said and "--to csv takes no files" in said
 
 
 @pytest.mark.slow

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -255,45 +253,6 @@ def test_followed_from_another_process_that_is_killed_no_run_comes_twice(
     assert second.returncode == 0, faults
     assert said.startswith("3 trials, 9 evaluations")
     assert state_of(uri) == at_once
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """The whole package's, which does not go with the pins: from an environment of its own."""
-    if not (command := os.environ.get("MLFLOW_SERVER")):
-        pytest.skip("MLFLOW_SERVER is not set: the path of the command mlflow of the whole package")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    place = ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
-    files = ["--artifacts-destination", str(tmp_path / "artifacts")]
-    words = [command, "server", "--host", "127.0.0.1", "--port", port, "--workers", "1"]
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    environment.pop("PYTHONPATH", None)
-    process = subprocess.Popen(
-        [*words, *place, *files],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        uri = f"http://127.0.0.1:{port}"
-        wait_for(lambda: bool(urlopen(f"{uri}/version", timeout=10).read()))
-        yield uri
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-
-
-@pytest.mark.slow
-def test_to_a_server_over_http_it_is_the_same_once_and_again(
-    run: Path, server: str, at_once: dict[str, Any], capfd: pytest.CaptureFixture[str]
-) -> None:
-    for _ in range(2):
-        export(run, Mlflow(server, "stockpot"))
-        assert state_of(server) == at_once
-    assert capfd.readouterr().out == ""
 
 
 def wait_for(done: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ import math
 
 import torch
 
+from model.data.prefetch import Prefetch
 from model.selfcheck import SETTINGS, advance, start_run
 from model.training import run
 from model.training.operations import Operations
@@ -45,6 +46,8 @@ Way = dict[str, object]
 
 def counted(device: torch.device, settings: Way, cache: ProcessCache) -> Operations:
     training = start_run(device, settings, cache)
+    # A GPU's are made by a thread, whose copies would not be counted.
+    training.batches = Prefetch(training._batches_of, background=False)
     generator = torch.Generator
     if device.type == "meta":
         torch.Generator = lambda *_: generator()  # type: ignore[assignment,misc]  # it has none

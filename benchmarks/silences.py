@@ -7,6 +7,7 @@ hardly depends on the load.
 
     python benchmarks/silences.py            # a search as `make search` runs it, and what follows
     python benchmarks/silences.py --quick    # with a tiny encoder
+    python benchmarks/silences.py --record DIR    # keeps the run and what was said, for pictures
 """
 
 from __future__ import annotations
@@ -74,20 +75,21 @@ def processor_seconds(process: subprocess.Popen[bytes]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="A tiny encoder, few examples.")
-    text = "Folder to keep what each command said in, for docs/terminal_screenshot.py."
+    text = "Work in this folder, and keep the run there and what each command said."
     parser.add_argument("--record", type=Path, metavar="DIR", help=text)
     given = parser.parse_args()
     quick = given.quick
     few = ["--encoder", "tiny", "--budget-examples", "600"] if quick else []
     with tempfile.TemporaryDirectory(prefix="stockpot-silences-") as name:
-        folder = Path(name)
+        folder = given.record or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
         python = [sys.executable, "-m"]
         commands = {
             "search": [*python, "tuner.search", *few],
             "resume": [*python, "tuner.search", "--resume", "--num-samples", "8"],
-            "report": [*python, "tuner.report", "runs/default"],
-            "report of two": [*python, "tuner.report", "runs/default", "runs/default"],
             "soup": [*python, "tuner.soup", "runs/default"],
+            "report": [*python, "tuner.report", "runs/default"],
+            "report of two": [*python, "tuner.report", *["runs/default"] * 2, "--out", "two.html"],
             "predict": [*python, "tuner.predict", "runs/default", "--out", "predictions"],
             "predict --text": [*python, "tuner.predict", "runs/default", "--text", "never dull"],
         }
@@ -96,7 +98,6 @@ def main() -> None:
         for what, command in commands.items():
             seconds, silences, end, record = listen(command, folder)
             if given.record:
-                given.record.mkdir(parents=True, exist_ok=True)
                 (given.record / f"{what}.txt").write_bytes(record)
             load, longest = os.getloadavg()[0], silences[0]
             most = max(silence.work for silence in silences)

@@ -4,7 +4,7 @@
     python benchmarks/soup.py memory                  # 16 models of the embedded encoder
     python benchmarks/soup.py time runs/default       # a finished search, in a copy
     python benchmarks/soup.py workers runs/default --slots 4
-    python benchmarks/soup.py temperature runs/default
+    python benchmarks/soup.py afterwards runs/default
 
 memory  The resident size of a fresh process above what it had before the first model, as a multiple
         of one: while it averages 1, 2, ... 16 models, while it makes Model Stock of them, and while
@@ -13,7 +13,8 @@ memory  The resident size of a fresh process above what it had before the first 
         apart: its batches are as large whatever is averaged.
 time    Seconds of all methods, over those of their evaluations of dev.
 workers Seconds of all methods by the driver alone, and by workers as a cluster has them.
-temperature  What a temperature before averaging adds to ensembles (sides/temperature.py).
+afterwards  What a temperature before averaging, a threshold and a monotone map add to answers
+        (sides/afterwards.py).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main() -> int:
     workers = commands.add_parser("workers")
     workers.add_argument("run", type=Path)
     workers.add_argument("--slots", type=int, default=2)
-    commands.add_parser("temperature").add_argument("run", type=Path)
+    commands.add_parser("afterwards").add_argument("run", type=Path)
     arguments = parser.parse_args()
     if arguments.command is None:
         return bench_memory("minilm", COUNT) or bench_search(COUNT)
@@ -72,10 +73,10 @@ def main() -> int:
         return measure(arguments.folder, arguments.encoder, arguments.count, arguments.work)
     if arguments.command == "workers":
         return bench_workers(arguments.run, arguments.slots)
-    if arguments.command == "temperature":
-        from sides.temperature import bench_temperature
+    if arguments.command == "afterwards":
+        from sides.afterwards import bench_afterwards
 
-        return bench_temperature(arguments.run)
+        return bench_afterwards(arguments.run)
     return bench_time(arguments.run)
 
 

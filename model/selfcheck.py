@@ -10,7 +10,9 @@ import argparse
 import platform
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "SMART": {"smart.weight": 1},
     "PCGrad": {"surgery": "pcgrad"},
 }
+# A GPU draws other masks for numbers of another width.
+NO_DROPOUT = {"encoder.dropout": 0.0, "encoder.attention_dropout": 0.0, "head.dropout": 0.0}
 STEPS = 3  # taken twice
 Row = tuple[str, str]
 
@@ -98,6 +102,7 @@ def checks(
         },
         "compiled": lambda: compiled(device, start, seconds),
         "evaluation": lambda: evaluation(start),
+        "memory": lambda: memory_besides(device),
     }
 
 
@@ -160,7 +165,7 @@ def precisions(device: torch.device, start: Start) -> Iterator[Row]:
         if name != "float32" and device.type == "cpu":
             yield f"a step in {name}", "not on a CPU"
             continue
-        run = start({"precision": name})
+        run = start({"precision": name, **NO_DROPOUT})
         advance(run, 1)
         run.read()
         loss = sum(run.progress.meter.losses.values())
@@ -201,10 +206,11 @@ def attention(device: torch.device) -> Iterator[Row]:
         yield what, ", ".join(found)
 
 
-def warnings_off() -> Any:
-    import warnings
-
-    return warnings.catch_warnings(action="ignore")
+@contextmanager
+def warnings_off() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def repeats(start: Start) -> Iterator[Row]:
@@ -288,6 +294,16 @@ def evaluation(start: Start) -> Iterator[Row]:
     began = time.perf_counter()
     evaluate(run.model, run.prepared.dev, run.prepared.assembler, precision=run.prepared.precision)
     yield "evaluation", f"{rows / (time.perf_counter() - began):.0f} rows a second"
+
+
+def memory_besides(device: torch.device) -> Iterator[Row]:
+    """What trials that share a GPU must leave free."""
+    import torch
+
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        besides = total - free - torch.cuda.memory_reserved(device)
+        yield "memory besides tensors", f"{besides / 2**30:.2f} GiB, of CUDA and other processes"
 
 
 if __name__ == "__main__":

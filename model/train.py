@@ -43,6 +43,7 @@ def train(
     heartbeat: float | None = None,
     cache: ProcessCache | None = None,
     may_save: Callable[[], None] = lambda: None,
+    written: Callable[[], None] = lambda: None,
 ) -> Iterator[Record]:
     """Train one run in `out`. When `stop()` turns true, the state is saved and the run ends.
 
@@ -51,7 +52,8 @@ def train(
     between evaluations, about every so many seconds, for whoever has to decide things in between,
     and one before each evaluation. Runs that share a
     `cache` start faster. `may_save` is asked before anything is written into `out`, and raises
-    where the folder is somebody else's by now.
+    where the folder is somebody else's by now. `written` is called in the thread that has written
+    a checkpoint while training goes on, as on a GPU, before the evaluation's record is yielded.
 
     Raises `InputError` for what the user can mend and `TrainingDiverged` for a loss that is
     no longer a number.
@@ -67,7 +69,7 @@ def train(
     prepared = prepare(config, tasks, data=data, device=device, warn=warn, cache=cache)
     with hold(out, known=known):
         check_folder(out, resume=resume)  # again: another run may have come and gone meanwhile
-        run = TrainingRun(prepared, out, data, warn, may_save)
+        run = TrainingRun(prepared, out, data, warn, may_save, written)
         if not (resume and run.restore()):
             run.start_fresh()
         run.begin()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from model import __version__
 from tests.installed import PIP, ROOT, run
 
 DOCKERFILE = ROOT / "Dockerfile"
@@ -101,6 +102,28 @@ def test_what_is_copied_is_enough_to_install_and_to_run_its_command(tmp_path: Pa
     assert re.findall(r'"(\w+)"', command) == ["stockpot", "selfcheck"]
     said = run(target, tmp_path, str(target / "bin" / "stockpot"), "selfcheck", "--help")
     assert "See what this machine" in said
+
+
+def builder() -> str | None:
+    """A program that builds images and whose service answers."""
+    for found in filter(None, map(shutil.which, ("docker", "podman"))):
+        if subprocess.run([found, "info"], capture_output=True).returncode == 0:
+            return found
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)  # it fetches PyTorch and Ray
+def test_it_is_built_and_begins_as_an_ordinary_user() -> None:
+    if (program := builder()) is None:
+        pytest.skip("nothing here builds images: docker and podman are missing or do not answer")
+    tag = "stockpot:test"
+    build = [program, "build", "--build-arg", "DEVICE=cpu", "--tag", tag, str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    for command, wanted in ((["id", "-u"], "1000"), (["stockpot", "--version"], __version__)):
+        words = [program, "run", "--rm", tag, *command]
+        assert wanted in subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def test_hadolint_has_no_remark() -> None:

@@ -119,7 +119,6 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
     from model.modules.encoder_defaults import caution
 
     tasks, data, config, out = wanted
-    require_encoder(config.encoder.name)
     summary, go_on = (
         out / SUMMARY,
         f"go on with: {command('train', '--resume', '--out', out)}",
@@ -185,11 +184,16 @@ def layers_of(arguments: argparse.Namespace, gathered: Gathered) -> list[Layer]:
 
 def settings_of(arguments: argparse.Namespace) -> tuple[TaskSet, RunConfig, list[Layer]]:
     """What the flags describe. All faults in the settings of all places come at once."""
+    from model.data.sources import require_data
+
     gathered = Gathered("settings")
     layers = layers_of(arguments, gathered)
     with gathered:
         tasks = load_task_set(arguments.tasks or last(layer.tasks for layer in layers) or "sample")
+        with gathered:
+            require_data(tasks, data_of(arguments, layers), ("train", "dev"))
         config = parse_layers(layers, tasks)
+        require_encoder(config.encoder.name)
     gathered.tell()
     return tasks, config, layers
 
@@ -234,6 +238,7 @@ def resumed(arguments: argparse.Namespace) -> Wanted:
     layer = Layer(document.data.get("settings") or {}, str(path), document, ("settings",))
     data = document.data.get("data")
     config = parse_layers([layer], tasks)
+    require_encoder(config.encoder.name)
     wanted = Wanted(tasks, Path(data) if data else None, config, arguments.out)
     refuse_changes(arguments, layer, wanted)
     return wanted

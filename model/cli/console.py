@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model.cli.status import apart, doing
-from model.cli.text import clock, short
+from model.cli.text import clock, say, short
 from model.training.progress import Progress, Record
 
 REFRESH = 0.2  # seconds between updates of the line
@@ -41,7 +41,7 @@ class Console:
         if not self.quiet:
             with apart():
                 self.clear()
-                print(line, flush=True)
+                say(line)
 
     def warn(self, line: str) -> None:
         if line in self.warned:  # two tasks may read one file
@@ -49,7 +49,7 @@ class Console:
         self.warned.add(line)
         with apart():
             self.clear()
-            print(line, file=sys.stderr, flush=True)
+            say(line, sys.stderr)
 
     def clear(self) -> None:
         if self.live:

@@ -74,8 +74,11 @@ class Parser(argparse.ArgumentParser):
         try:
             return super()._get_values(action, words)
         except argparse.ArgumentError as error:
-            must = f"{error.argument_name} must be a whole number, but is '{words[0]}'"
-            self.faults.append(must if action.type is int else _told(error))
+            kind = "a whole number" if action.type is int else ""
+            if action.choices is not None:
+                kind = f"one of {', '.join(map(str, action.choices))}"
+            must = f"{error.argument_name} must be {kind}, but is '{words[0]}'"
+            self.faults.append(must if kind else _told(error))
             self.unread.add(action.dest)
             return None
 

@@ -28,13 +28,19 @@ def clock(seconds: float) -> str:
 
 def one_line(text: str) -> str:
     """Without control characters, colours and secrets, whatever a message brought along."""
-    return CONTROL.sub(lambda found: "" if found[1] else " ", redact(text))
+    return tame(redact(text))
+
+
+def tame(line: str) -> str:
+    """Without what would command the terminal."""
+    return CONTROL.sub(lambda found: "" if found[1] else " ", line)
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
     """Print to a stream that may be closed or know few characters: the work is done by now, and
-    nobody should lose it to its last line."""
+    nobody should lose it to its last line. What it quotes may be a stranger's."""
     stream = stream or sys.stdout
+    text = "\n".join(map(tame, text.split("\n")))
     try:
         encoding = getattr(stream, "encoding", None) or "utf-8"
         print(text.encode(encoding, "replace").decode(encoding), file=stream, flush=True)

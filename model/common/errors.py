@@ -38,7 +38,7 @@ class PartlyRead(InputError):
 class Gathered:
     """`with gathered:` around each check, then `tell` raises all that they found as one.
 
-    Faults of `where` say their own places.
+    Faults of `where`, and those of flags, say their own places.
     """
 
     def __init__(self, where: str) -> None:
@@ -54,11 +54,11 @@ class Gathered:
 
     @property
     def faults(self) -> list[str]:
-        return [
-            fault if error.where == self.where else f"{error.where}: {fault}"
-            for error in self.errors
-            for fault in error.faults
-        ]
+        return [self._placed(error, fault) for error in self.errors for fault in error.faults]
+
+    def _placed(self, error: InputError, fault: str) -> str:
+        own = error.where == self.where or fault.startswith("--")
+        return fault if own else f"{error.where}: {fault}"
 
     def tell(self) -> None:
         if len(self.errors) == 1:

@@ -10,23 +10,27 @@ import base64
 import html
 import os
 import re
+import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 HIDDEN = "***"
-SCHEME = r"\b[a-zA-Z][a-zA-Z0-9+.-]*:/{1,2}"
-USER = r"[^/\s@'\":]+"
+# All of these have a bound, or a long text of their beginnings would take hours.
+LONG = 4096  # characters
+SCHEME = r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}:/{1,2}"
+USER = rf"[^/\s@'\":]{{1,{LONG}}}"
 PORT = r"\d{1,5}(?![^/\s'\",;.)])"
-_IN_URL = re.compile(rf"({SCHEME})[^/\s@'\"]+@")
+_IN_URL = re.compile(rf"({SCHEME})[^/\s@'\"]{{1,{LONG}}}@")
 # A password may hold anything, as "/" or a blank; but of a web server a number is its port.
 _WITH_PASSWORD = re.compile(
     rf"(?!https?:/{{1,2}}{USER}:{PORT})({SCHEME}){USER}:"
-    rf"(?:[^\s'\"]*@|(?!{PORT})[^@\r\n]{{1,100}}@(?:[^\s'\"]*@)?)"
+    rf"(?:[^\s'\"]{{0,{LONG}}}@|(?!{PORT})[^@\r\n]{{1,100}}@(?:[^\s'\"]{{0,{LONG}}}@)?)"
 )
 _IN_QUERY = re.compile(
-    r"([?&;][\w.-]*(?:key|secret|token|passw(?:or)?d|signature|credential)[\w.-]*=)[^&;\s'\"]+",
+    r"([?&;][\w.-]{0,50}(?:key|secret|token|passw(?:or)?d|signature|credential)[\w.-]{0,50}=)"
+    r"[^&;\s'\"]+",
     re.IGNORECASE,
 )
 _IN_HEADER = re.compile(
@@ -38,9 +42,14 @@ SHORTEST = 8  # characters; a shorter value could be any word
 MOST_LAYERS = 4  # of escapes in escapes
 HEX = "[0-9a-fA-F]"
 _ESCAPE = re.compile(
-    rf"\\+(?:x(?P<x>{HEX}{{2}})|u(?P<u>{HEX}{{4}})|U(?P<U>{HEX}{{8}})|(?P<blank>[nrtbf])|)"
-    rf"|%(?P<p>{HEX}{{2}})|(?P<entity>&(?:amp|lt|gt|quot|apos|#\d{{1,7}}|#x{HEX}{{1,6}});)"
+    rf"\\+(?:x(?P<x>{HEX}{{2}})|u(?P<u>{HEX}{{4}})|U(?P<U>{HEX}{{8}})|u\{{(?P<r>{HEX}{{1,6}})\}}"
+    rf"|(?P<o>[0-3][0-7]{{2}})|(?P<blank>[nrtbf])|)|%(?P<p>{HEX}{{2}})|%u(?P<P>{HEX}{{4}})"
+    rf"|(?P<entity>&(?:amp;|lt;|gt;|quot;|apos;|#\d{{1,7}};?|#x{HEX}{{1,6}};?))|\x1b\[[\d;]{{0,20}}m"
 )
+_QUOTED = re.compile(rf"=(?P<p>{HEX}{{2}})|=\r?\n")  # as e-mail has it
+_DECIMAL = re.compile(r"\b\d{2,3}\b")  # bytes as numbers
+_MARKS = re.compile(r"[\W_]+")
+_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _BLANK = re.compile(r"[\s\0]+")
 _BETWEEN = re.compile(r"[:,;-]|0x")  # the bytes of a hexadecimal dump
 _HEX = re.compile(rf"{HEX}{{{2 * SHORTEST},}}")
@@ -92,7 +101,9 @@ def keys_of(secret: str) -> frozenset[str]:
         parts.add("".join(map(chr, memoryview(codes).cast("H"))))  # as JSON has it
         parts |= {part.encode(c, "replace").decode("latin-1") for c in ("utf-8", "latin-1")}
         parts |= {codes.decode("latin-1"), part.encode("utf-16-be", "replace").decode("latin-1")}
-    found = {squeezed(unescaped(View.of(part))).text for part in parts}
+    raw = [View.of(part) for part in parts]
+    read = [unescaped(view) for view in raw]
+    found = {squeezed(view).text for view in read} | {bare(view).text for view in raw + read}
     return frozenset(key for key in found if len(key) >= SHORTEST)
 
 
@@ -132,13 +143,17 @@ class View:
 
 def views(text: str) -> Iterator[View]:
     """The text in each way that it can be read."""
-    plain = squeezed(unescaped(View.of(text)))
-    yield plain
+    raw = View.of(text)
+    read = unescaped(raw)
+    plain = squeezed(read)
+    yield from (plain, bare(read))
+    yield bare(raw.replaced(_QUOTED, lambda found: chr(int(found["p"] or "0", 16))))
+    yield bare(raw.replaced(_DECIMAL, lambda found: chr(int(found[0]))))
     for runs, decoded in ((_BASE64, from_base64), (_HEX, from_hex)):
-        bare = plain.replaced(_BETWEEN, lambda found: "") if runs is _HEX else plain
-        for run in runs.finditer(bare.text):
+        dense = plain.replaced(_BETWEEN, lambda found: "") if runs is _HEX else plain
+        for run in runs.finditer(dense.text):
             part = slice(*run.span())
-            letters = View(run[0], bare.starts[part], bare.ends[part])
+            letters = View(run[0], dense.starts[part], dense.ends[part])
             for view in decoded(letters):
                 yield squeezed(unescaped(view))
 
@@ -156,9 +171,19 @@ def squeezed(view: View) -> View:
     return view.replaced(_BLANK, lambda found: "")
 
 
+def bare(view: View) -> View:
+    """Letters and digits only, without regard to capitals: whatever frames or breaks lines, and
+    whatever stands between characters."""
+    found = view.replaced(_MARKS, lambda found: "")
+    return View(found.text.translate(_SMALL), found.starts, found.ends)
+
+
 def _read(found: re.Match[str]) -> str:
-    if digits := found["x"] or found["u"] or found["U"] or found["p"]:
+    hexadecimal = (found[name] for name in ("x", "u", "U", "r", "p", "P"))
+    if digits := next(filter(None, hexadecimal), None):
         return chr(min(int(digits, 16), sys.maxunicode))
+    if found["o"]:
+        return chr(int(found["o"], 8))
     if entity := found["entity"]:
         return html.unescape(entity)[:1]
     return " " if found["blank"] else ""

@@ -33,6 +33,8 @@ KINDS = {
     stat.S_ISBLK: "a device",
 }
 TEXTS = (".json", ".txt", ".jinja", ".model")  # of a model's folder
+INDEX = ".index.json"  # of weights in several files
+TEMPLATES = "additional_chat_templates"  # the one folder in it that transformers reads
 REMEDY = "put back the file that was there, or remove this"
 
 
@@ -92,11 +94,25 @@ def refuse_unreadable(folder: Path) -> None:
     text in it is too large. Links are fine, the Hub's snapshots consist of them."""
     for entry in list(os.scandir(folder)):
         if entry.is_dir():
+            if entry.name == TEMPLATES:
+                refuse_unreadable(Path(entry.path))
             continue
         refuse_irregular(Path(entry.path), links=True)
         if entry.name.endswith(TEXTS) and (size := _size_of(entry)) > MOST_BYTES:
             fault = f"has {size:,} bytes, and no such file has more than {MOST_BYTES:,}; {REMEDY}"
             raise InputError(entry.path, [fault])
+        if entry.name.endswith(INDEX):
+            _refuse_parts_elsewhere(Path(entry.path))
+
+
+def _refuse_parts_elsewhere(index: Path) -> None:
+    """Of weights in several files, those that do not lie beside their list."""
+    data = read_json(index, links=True, finite=False)
+    parts = data.get("weight_map") if isinstance(data, dict) else None
+    names = parts.values() if isinstance(parts, dict) else [None]
+    if any(not isinstance(name, str) or os.path.basename(name) != name for name in names):
+        fault = f"must name files of its own folder, for each tensor one; {REMEDY}"
+        raise InputError(str(index), [fault])
 
 
 def _size_of(entry: os.DirEntry[str]) -> int:

@@ -13,13 +13,14 @@ from model.cli.paraphrase import run_paraphrase
 from model.cli.paraphrase_options import ParaphraseOptions, option_faults
 from model.cli.parser import Parser, add_data, command_parser
 from model.cli.status import doing
+from model.cli.text import say
 from model.common.errors import InputError
 from model.common.hub import require_encoder
 from model.data.imported import imported_path
 from model.data.info import aligned, describe_data
 from model.data.rows import Split
 from model.data.sources import absent_files, import_split, load_split, require_data
-from model.tasks.task_set import SPLITS, Task, load_task_set
+from model.tasks.task_set import SPLITS, Task, load_task_set, take_tasks
 
 Absent = Mapping[tuple[str, str], str]  # task and split -> the file that is not there
 EXAMPLES = {
@@ -74,13 +75,13 @@ def run(options: argparse.Namespace) -> int:
     tasks = _chosen(options)
     errors = _import(options, tasks) if options.command == "import" else _info(options, tasks)
     for told in dict.fromkeys(map(str, errors)):  # two tasks may read one file
-        print(told, file=sys.stderr)
+        say(told, sys.stderr)
     return 2 if errors else 0
 
 
 def _chosen(options: argparse.Namespace) -> list[Task]:
     tasks = load_task_set(options.tasks)
-    return [tasks[name] for name in options.task] if options.task else list(tasks)
+    return list(take_tasks(tasks, options.task) if options.task else tasks)
 
 
 def _import(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
@@ -98,7 +99,7 @@ def _import(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
             continue
         counts = [f"{len(split.table):,}", f"{len(split.damaged):,}"]
         rows.append([task.name, name, *counts, str(path)])
-    print("\n".join([*aligned(rows, right={2, 3}), *_told(absent)]))
+    say("\n".join([*aligned(rows, right={2, 3}), *_told(absent)]))
     return errors
 
 
@@ -121,11 +122,10 @@ def _info(options: argparse.Namespace, tasks: list[Task]) -> list[InputError]:
         if splits:
             with doing(f"looking at {task.name}"):
                 told = describe_data(task, splits, tokenizer, damaged)
-            print(told, end="\n\n")
+            say(f"{told}\n")
             damaged.update(row for split in splits.values() for row in split.damaged)
-    print(
-        "\n".join([*_told(absent), "words and tokens: of a row, median / 95th percentile / most"])
-    )
+    what = "words and tokens" if tokenizer is not None else "words"
+    say("\n".join([*_told(absent), f"{what}: of a row, median / 95th percentile / most"]))
     return errors
 
 

@@ -20,6 +20,9 @@ from model.data.layout import Layout as Layout  # part of the signatures here
 from model.data.layout import Template, assemble, template_of
 from model.data.tokens import Tokens
 
+# Off the CPU, padding goes up to a multiple of so many tokens: fused attention would copy any other
+# mask in every layer, and a remainder is one more thing for torch.compile to tell apart.
+ALIGNMENT = 8
 WINDOW = 50  # batches sorted by length together: little padding, and still well shuffled
 RowNumbers = NDArray[np.int64]
 
@@ -53,10 +56,14 @@ class Assembler:
     template: Template
     max_length: int
     pad_id: int
+    aligned: bool = False
 
     @classmethod
     def of(cls, tokenizer: Any, max_length: int) -> Assembler:
         return cls(template_of(tokenizer), max_length, int(tokenizer.pad_token_id or 0))
+
+    def on(self, device: torch.device) -> Assembler:
+        return replace(self, aligned=device.type != "cpu")
 
     def batch(
         self,
@@ -76,6 +83,12 @@ class Assembler:
             max_length=self.max_length,
             pad_id=self.pad_id,
         )
+        padded, width = not mask.all(), ids.shape[1]
+        if padded and self.aligned and (more := upward(width, self.max_length) - width):
+            ids, mask, kinds = (
+                np.pad(array, ((0, 0), (0, more)), constant_values=value)
+                for array, value in ((ids, self.pad_id), (mask, 0), (kinds, 0))
+            )
         known = np.full(len(rows), np.nan) if labels is None else labels[rows]
         return Batch(
             torch.from_numpy(ids),
@@ -84,17 +97,25 @@ class Assembler:
             labels=torch.from_numpy(known.astype(np.float32)),
             rows=rows,
             parts=2 if layout == "bi" else 1,
-            padded=not mask.all(),
+            padded=padded,
             answers=None if answers is None else torch.from_numpy(answers[rows]),
         )
 
 
-def join(batches: Sequence[Batch], pad_id: int) -> Batch:
+def upward(length: int, most: int) -> int:
+    """The next multiple, but no more tokens than the encoder has positions for."""
+    return max(length, min(-(-length // ALIGNMENT) * ALIGNMENT, most))
+
+
+def join(batches: Sequence[Batch], pad_id: int, most: int) -> Batch:
     """The sequences of all of them in one batch, padded to the longest; labels in the same order.
 
     Sentences 1 and 2 of a pair stay where their own batch had them.
     """
     longest = max(batch.input_ids.shape[1] for batch in batches)
+    is_padded = any(b.padded or b.input_ids.shape[1] < longest for b in batches)
+    if is_padded and batches[0].input_ids.device.type != "cpu":
+        longest = upward(longest, most)
 
     def padded(tensor: torch.Tensor, value: int) -> torch.Tensor:
         return F.pad(tensor, (0, longest - tensor.shape[1]), value=value)
@@ -106,7 +127,7 @@ def join(batches: Sequence[Batch], pad_id: int) -> Batch:
         labels=torch.cat([batch.labels for batch in batches]),
         rows=np.concatenate([batch.rows for batch in batches]),
         parts=1,
-        padded=any(b.padded or b.input_ids.shape[1] < longest for b in batches),
+        padded=is_padded,
     )
 
 

@@ -9,6 +9,7 @@ the classes' names, a name becomes its place in that list; numbers stay as they 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,7 +29,8 @@ SCHEMA = pa.schema(
         ("label", pa.float64()),  # null where unlabelled
     ]
 )
-MOST_NAMED = 10  # faults of one kind that are told one by one
+MOST_NAMED = 10  # faults that are told one by one
+ROWS_NAMED = 5  # of one fault
 NAMES_SHOWN = 8  # labels in one line of an error
 
 
@@ -111,12 +113,13 @@ def _nothing(damaged: list[str]) -> list[str]:
 
 
 class _Wrong:
-    """The labels that contradict the task, told a few by one and then by number."""
+    """The labels that contradict the task: a few faults, each once with its first rows."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self.places = {name: float(place) for place, name in enumerate(task.source.labels)}
-        self.faults: list[str] = []
+        self.rows: dict[str, list[int]] = {}  # the first ones of each fault that is told
+        self.counts: Counter[str] = Counter()
         self.names: list[str] = []  # labels that are words, and not ones the task knows
         self.count = 0
 
@@ -138,28 +141,38 @@ class _Wrong:
         return None if math.isnan(number) else number
 
     def check_range(self, record: RawRow, label: float) -> None:
-        task, what = self.task, f"row {record.number}: label {label:g}"
+        task, what = self.task, f"label {label:g}"
         if not task.low <= label <= task.high:
-            self._note(f"{what} is outside {task.low:g} to {task.high:g}, the range of {task.name}")
+            ends = f"{task.low:g} to {task.high:g}"
+            self._note(record, f"{what} is outside {ends}, the range of {task.name}")
         elif task.kind != "regression" and label != int(label):
-            self._note(f"{what} is not a whole number, as {task.name} ({task.kind}) needs")
+            self._note(record, f"{what} is not a whole number, as {task.name} ({task.kind}) needs")
 
     def _unknown(self, record: RawRow, text: str) -> None:
         if text not in self.names and len(self.names) < NAMES_SHOWN:
             self.names.append(text)
         what = "neither a class of the task nor a number" if self.places else "not a number"
-        self._note(f"row {record.number}: label '{text}' is {what}")
+        self._note(record, f"label '{text}' is {what}")
 
-    def _note(self, fault: str) -> None:
+    def _note(self, record: RawRow, fault: str) -> None:
         self.count += 1
-        if self.count <= MOST_NAMED:
-            self.faults.append(fault)
+        if fault not in self.rows and len(self.rows) == MOST_NAMED:
+            return
+        self.counts[fault] += 1
+        rows = self.rows.setdefault(fault, [])
+        if len(rows) < ROWS_NAMED:
+            rows.append(record.number)
 
     def told(self) -> list[str]:
-        told = list(self.faults)
-        if self.count > MOST_NAMED:
-            told.append(f"and {self.count - MOST_NAMED:,} more rows")
+        told = [f"{self._at(fault)}: {fault}" for fault in self.rows]
+        if more := self.count - self.counts.total():
+            told.append(f"and {more:,} more row{'s' if more > 1 else ''}")
         return [*told, self._remedy()]
+
+    def _at(self, fault: str) -> str:
+        rows, count = self.rows[fault], self.counts[fault]
+        more = f" and {count - len(rows):,} more" if count > len(rows) else ""
+        return f"row{'s' if count > 1 else ''} {', '.join(map(str, rows))}{more}"
 
     def _remedy(self) -> str:
         task = self.task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from model.data.rows import RawRow, Split, build_split
 from model.data.sample import sample_split
 from model.tasks.task_set import SPLITS, Source, Task
 
+REMEDY = "point --data at the folder with the task's files"
+NO_FOLDER = f"is not a folder that can be read; {REMEDY}"
 Reader = Callable[[Path, Source, bool], Iterator[RawRow]]
 READERS: dict[str, Reader] = {
     "cs224n": read_cs224n,
@@ -140,6 +143,8 @@ def require_data(
     if missing and folder is None:
         raise InputError("--data", [f"name the folder of these files: {', '.join(missing)}"])
     if missing and folder is not None:
+        if not Path(folder).is_dir() and not any(map(os.path.isabs, absent.values())):
+            raise InputError(str(folder), [NO_FOLDER])
         faults = [f"{name}: no such file" for name in missing]
         raise InputError(str(folder), [*faults, _held(Path(folder))])
 
@@ -157,14 +162,13 @@ def require_file(path: Path) -> None:
 
 def _held(folder: Path) -> str:
     """What a folder has to offer, for someone who looked there in vain."""
-    remedy = "point --data at the folder with the task's files"
     try:
         names = sorted(item.name for item in folder.iterdir() if not item.name.startswith("."))
     except (OSError, ValueError):
-        return f"{folder} is not a folder that can be read; {remedy}"
+        return f"{folder} {NO_FOLDER}"
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     held = f"holds {', '.join(names[:8])}{more}" if names else "is empty"
-    return f"{folder} {held}; {remedy}"
+    return f"{folder} {held}; {REMEDY}"
 
 
 def _build(task: Task, split: str, records: Iterator[RawRow], *, where: str, name: str) -> Split:

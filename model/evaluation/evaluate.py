@@ -23,7 +23,8 @@ from model.modules.multitask import MultitaskModel, TaskSpec
 from model.objectives.losses import IN_BATCH, make_loss
 
 EVAL_BATCH = 32  # the quickest where each thread has its own batch (docs/performance.md)
-EVAL_BATCH_ON_GPU = 256  # so that the device has enough to do; not measured
+# So that a GPU has enough to do, and room for it beside what training keeps there; not measured.
+EVAL_BATCH_ON_GPU, EVAL_TOKENS_ON_GPU = 256, 256 * 128
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ def _each_row(
 ) -> Tensor:
     """What the work makes of every row, [rows, width], in batches of rows of like length."""
     device = next(model.parameters()).device
-    on_cpu = device.type == "cpu"
-    batch_size = batch_size or (EVAL_BATCH if on_cpu else EVAL_BATCH_ON_GPU)
+    on_cpu, assembler = device.type == "cpu", assembler.on(device)
+    batch_size = batch_size or (EVAL_BATCH if on_cpu else rows_on_gpu(tokens, assembler.max_length))
     outputs = torch.zeros(len(tokens), width)
     training = model.training
     model.eval()
@@ -104,6 +105,12 @@ def _each_row(
     finally:
         model.train(training)
     return outputs
+
+
+def rows_on_gpu(tokens: Tokens, max_length: int) -> int:
+    """Fewer of long ones: attention that is computed step by step has their length squared."""
+    longest = min(max_length, int(tokens.lengths.max(initial=1)))
+    return min(EVAL_BATCH_ON_GPU, max(EVAL_BATCH, EVAL_TOKENS_ON_GPU // longest))
 
 
 def side_by_side(

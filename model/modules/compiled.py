@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,15 +28,20 @@ def wants_compile(setting: str | bool, device: torch.device, adapter: str) -> bo
 
 
 def can_compile() -> bool:
-    """Triton wants a C compiler on the machine, and many a container has none."""
+    """Triton wants a C compiler and Python's headers, and many a container has neither."""
     compiler = next(filter(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang")), None)
-    return compiler is not None and has_triton()
+    headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    return compiler is not None and headers and has_triton()
 
 
-def compile_layers(encoder: nn.Module, backend: Any = "inductor") -> None:
+def compile_layers(
+    encoder: nn.Module, backend: Any = "inductor", *, if_possible: bool = False
+) -> None:
+    """`if_possible`: what cannot be compiled on this machine runs as it is, with a warning."""
     # What the compiler knows is of the code, which all models of a process share, and it gives up
     # after eight variants. A worker has trial after trial, with a rate of dropout each.
     torch._dynamo.reset()
+    torch._dynamo.config.suppress_errors = if_possible
     for layer in layers_of(encoder):
         layer.compile(dynamic=True, backend=backend)
 

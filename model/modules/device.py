@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -15,6 +16,7 @@ from model.data.batches import Batch
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TENSOR_CORES = (7, 0)  # the first compute capability whose float16 is faster than its float32
 AUTOCAST = ("cpu", "cuda", "mps", "xpu")  # the devices that know it
+ALONE = threading.RLock()  # of `one_thread`
 
 
 def find_device(name: str | None) -> torch.device:
@@ -103,10 +105,14 @@ def place(batch: Batch, device: torch.device) -> Batch:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """For small matrices beside trials that have the cores: several threads would wait for each
-    other at every operation, which takes ten times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    other at every operation, which takes ten times as long.
+
+    One at a time, as the number is the process's: the second would take 1 for what was before.
+    """
+    with ALONE:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

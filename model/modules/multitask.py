@@ -118,7 +118,7 @@ class MultitaskModel(nn.Module):
 
     def answer_all(self, batches: Sequence[tuple[str, Batch]]) -> list[Tensor]:
         """The outputs of several tasks from one pass over all their sequences, without PALs."""
-        joined = join([batch for _, batch in batches], self._pad_id)
+        joined = join([batch for _, batch in batches], self._pad_id, self.spec.max_length)
         each = self.encode(joined).split([len(batch.input_ids) for _, batch in batches])
         return [
             self._answer(task, self._combine(task, batch, encoded))

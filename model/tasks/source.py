@@ -13,6 +13,7 @@ from model.tasks.yaml_reader import YamlSection
 SPLITS = ("train", "dev", "test")
 FORMATS = ("cs224n", "glue", "parquet", "hub", "arrow", "sample")
 DELIMITED = ("cs224n", "glue")  # text files, which may have no header
+OTHER_NAMES = dict.fromkeys(("csv", "tsv"), "glue reads files with commas or tabs")
 CLEANING = ("none", "lower", "spaced")
 MOST_COLUMNS = 10_000
 KEYS = {"format", "files", "hub", "columns", "header", "labels", "clean"}
@@ -44,7 +45,7 @@ class Source:
 def read_source(part: YamlSection, kind: str | None, classes: int) -> Source | None:
     """The source of a task of that kind; None, with the faults noted, where there are any."""
     before = len(part.faults)
-    form = part.one_of("format", FORMATS)
+    form = part.one_of("format", FORMATS, hints=OTHER_NAMES)
     clean = part.one_of("clean", CLEANING, default="none")
     files, dataset, config = _files(part, form)
     header = _header(part, form)

@@ -40,7 +40,7 @@ from model.tasks.source import KEYS as SOURCE_KEYS
 from model.tasks.source import SPLITS as SPLITS
 from model.tasks.source import Source as Source
 from model.tasks.source import read_source
-from model.tasks.yaml_reader import YamlSection, as_number, plain_text
+from model.tasks.yaml_reader import YamlSection, as_number, by_line, plain_text
 
 Kind = Literal["classes", "binary", "regression"]
 LossName = Literal[
@@ -193,7 +193,7 @@ def parse_task_set(document: Document) -> TaskSet:
     if tasks and len(good) == len(tasks) and not any(task.weight for task in good):
         top.fault("every weight is 0; at least one task must count", "tasks")
     if top.faults:
-        raise InputError(str(document.path), top.faults)
+        raise InputError(str(document.path), by_line(top.faults))
     return TaskSet(document.path.stem, about or "", tuple(good))
 
 

@@ -6,6 +6,9 @@ Every fault is noted on the way, so that all of a file's come at once.
 from __future__ import annotations
 
 import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from model.common.errors import suggest
@@ -51,11 +54,19 @@ class YamlSection:
             self.fault(f"'{key}' must be text, but is {show(value)}", key)
         return None
 
-    def one_of(self, key: str, known: tuple[str, ...], default: str | None = None) -> str | None:
+    def one_of(
+        self,
+        key: str,
+        known: tuple[str, ...],
+        default: str | None = None,
+        hints: Mapping[str, str] | None = None,
+    ) -> str | None:
+        """`hints`: what is said of words that are none of them, but are often tried."""
         value = self.word(key, default)
         if value is None or value in known:
             return value
-        self.fault(f"'{key}' is {show(value)}; {suggest(value, known)}", key)
+        remedy = (hints or {}).get(value) or suggest(value, known)
+        self.fault(f"'{key}' is {show(value)}; {remedy}", key)
         return None
 
     def number(self, key: str, default: float) -> float | None:
@@ -65,6 +76,16 @@ class YamlSection:
             self.fault(f"'{key}' must be a number, 0 or more, but is {found}", key)
             return None
         return value
+
+
+def by_line(faults: Iterable[str]) -> list[str]:
+    """In the order of the file; those of no line come last."""
+
+    def line(fault: str) -> int:
+        found = re.match(r"line (\d+): ", fault)
+        return int(found[1]) if found else sys.maxsize
+
+    return sorted(faults, key=line)
 
 
 def as_number(value: Any) -> float | None:

@@ -112,9 +112,13 @@ def checkpoints_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(
-        (place for place in folder.iterdir() if _NAME.fullmatch(place.name)),
+        (place for place in folder.iterdir() if is_checkpoint(place.name)),
         key=_step_of,
     )
+
+
+def is_checkpoint(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def _step_of(place: Path) -> int:

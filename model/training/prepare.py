@@ -109,14 +109,14 @@ def prepare(
     if config.encoder.max_length > limit:
         fault = f"{config.encoder.max_length} is beyond this encoder's {limit} positions"
         raise InputError("encoder.max_length", [fault])
-    assembler = Assembler.of(tokenizer, config.encoder.max_length)
+    assembler = Assembler.of(tokenizer, config.encoder.max_length).on(place)
     model = build_model(config, tasks, encoder)
     check_layers(config, model)
     check_pooler(config, model)
     if config.smart.weight > 0:
         embedding_module(encoder, config.smart.where)  # or say at once that there is none
     if wants_compile(config.compile, place, config.encoder.adapter):
-        compile_layers(encoder)
+        compile_layers(encoder, if_possible=config.compile == "auto")
     inputs = cache.keep(
         "inputs",
         inputs_key(config, tasks, data),

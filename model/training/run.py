@@ -75,6 +75,7 @@ class TrainingRun:
         data: Path | None,
         warn: Warn,
         may_save: Callable[[], None] = lambda: None,
+        written: Callable[[], None] = lambda: None,
     ) -> None:
         self.prepared = prepared
         self.config = prepared.config
@@ -88,7 +89,7 @@ class TrainingRun:
         self.lora = prepared.config.encoder.adapter == "lora"
         self.unread: list[UnreadStep] = []
         self.look = Heartbeat(LOOK)
-        self.writer = Writer(saves_in_background(prepared.device))
+        self.writer = Writer(saves_in_background(prepared.device), written)
         background = prepared.device.type == "cuda"
         self.batches = Prefetch(self._batches_of, background=background)
         self.sentences = Prefetch(self._sentences_of, background=background)

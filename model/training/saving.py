@@ -54,10 +54,13 @@ class SavePoint:
 
 
 class Writer:
-    """Writes one save point after the other: at once, or in a thread of its own."""
+    """Writes one save point after the other: at once, or in a thread of its own.
 
-    def __init__(self, background: bool) -> None:
-        self.background = background
+    `written` is called there after each: who has to bring it elsewhere holds up nobody.
+    """
+
+    def __init__(self, background: bool, written: Callable[[], None] = lambda: None) -> None:
+        self.background, self.written = background, written
         self._pool = ThreadPoolExecutor(1, "checkpoint") if background else None
         self._last: Future[None] | None = None
 
@@ -67,7 +70,11 @@ class Writer:
         if self._pool is None:
             point.write()
         else:
-            self._last = self._pool.submit(point.write)
+            self._last = self._pool.submit(self._write, point)
+
+    def _write(self, point: SavePoint) -> None:
+        point.write()
+        self.written()
 
     @property
     def done(self) -> bool:

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,38 @@ def test_a_configuration_of_a_giant_is_refused(encoder: Path, lie: dict[str, int
     config = json.loads((encoder / "config.json").read_text())
     (encoder / "config.json").write_text(json.dumps(config | lie))
     with pytest.raises(InputError, match=f"{next(iter(lie))} of its configuration is"):
+        load_encoder(str(encoder))
+
+
+def rename_weights(folder: Path, name: str) -> None:
+    listed = {"weight_map": {"embeddings.word_embeddings.weight": name}}
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
+
+
+def add_template(folder: Path) -> None:
+    (folder / "additional_chat_templates").mkdir()
+    os.mkfifo(folder / "additional_chat_templates" / "mine.jinja")
+
+
+ELSEWHERE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "weights above": (lambda f: rename_weights(f, "../pipe"), "name files of its own folder"),
+    "weights anywhere": (lambda f: rename_weights(f, "/dev/tty"), "name files of its own folder"),
+    "a template that is a pipe": (add_template, "is a pipe"),
+    "an adapter": (
+        lambda f: (f / "adapter_config.json").write_text('{"base_model_name_or_path": "a/b"}'),
+        "holds an adapter of another model",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+@pytest.mark.timeout(60)
+def test_a_model_that_leads_elsewhere_is_refused(encoder: Path, how: str) -> None:
+    """By itself transformers would wait for the pipe, or load what the adapter names."""
+    harm, said = ELSEWHERE[how]
+    harm(encoder)
+    with pytest.raises(InputError, match=said):
         load_encoder(str(encoder))
 
 

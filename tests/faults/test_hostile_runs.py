@@ -201,6 +201,8 @@ def test_a_path_is_inside_or_refused(parts: list[str]) -> None:
 
 WRONG: dict[str, list[dict[str, Any]]] = {
     "a trial that is a number": [CREATED | {"trial": 7}],
+    "a trial that nobody counted to": [CREATED | {"trial": "t999999999999"}],
+    "a point that nobody counted to": [CREATED | {"number": 10**9}],
     "settings that are a list": [CREATED | {"settings": [1]}],
     "a number of words": [CREATED | {"number": "one"}],
     "a field is missing": [{k: v for k, v in CREATED.items() if k != "settings"}],
@@ -296,6 +298,22 @@ def test_whatever_an_event_says_it_is_taken_or_refused_in_words(
     wanted(state, 3)
     state.ranked()
     state.counts()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "request: {1: 2}\nfingerprints: {packages: {}}",
+        "request: {set: {1: 2}}\nfingerprints: {packages: {}}",
+        "request: {space: default}\nfingerprints: {packages: {1: x}}",
+        "request: {space: default}\nfingerprints: {packages: {torch: [1]}}",
+        "request: {space: default}\nfingerprints: {packages: {}, data: .nan}",
+    ],
+)
+def test_a_run_file_of_wrong_values_is_one_sentence(tmp_path: Path, part: str) -> None:
+    (tmp_path / "run.yaml").write_text(part)
+    with pytest.raises(InputError, match="is not what a search writes"):
+        read_run(tmp_path)
 
 
 # --- files that are none ------------------------------------------------------------------------

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import html
 import json
+import quopri
 import re
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model.cli.text import one_line
@@ -96,7 +98,7 @@ def test_a_secret_that_would_be_kept_is_refused(
 
 PEM = "-----BEGIN KEY-----\nMIIEvgIBADANBgkqhkiG9w0BAQEF\nAASCBKgwggSkAgEAAoIBAQC7\n"
 # What reads as another character, or as none, does not count: so it is promised.
-READ = re.compile(r"\s|\\+[nrtbfxuU]?|%..|&#?\w+;")
+READ = re.compile(r"\s|\\+(?:[0-3][0-7]{2}|[nrtbfxuU]?)|%..|&(?:\w+;|#\w+;?)")
 SECRETS = st.text(
     st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), min_size=8, max_size=40
 ).filter(lambda text: len(READ.sub("", text)) >= 8 and len(set(text)) > 5) | st.just(PEM)
@@ -132,6 +134,22 @@ WRITTEN: dict[str, Callable[[str], str]] = {
 }
 
 
+# Only letters and digits are found in these, so there must be enough of them.
+FRAMED: dict[str, Callable[[str], str]] = {
+    "in octal": lambda secret: "".join(f"\\{ord(c):03o}" for c in secret),
+    "in braces": lambda secret: "".join(f"\\u{{{ord(c):x}}}" for c in secret),
+    "quoted-printable": lambda secret: "".join(f"={ord(c):02X}" for c in secret),
+    "quoted-printable, by lines": lambda secret: quopri.encodestring(secret.encode()).decode(),
+    "as numbers": lambda secret: str(list(secret.encode())),
+    "character by character": lambda secret: repr(list(secret)),
+    "in capitals": lambda secret: secret.upper(),
+    "in a frame": lambda secret: "│\n│ ".join(textwrap.wrap(secret, 7)),
+    "in colours": lambda secret: f"{secret[:4]}\x1b[1;31m{secret[4:]}",
+    "with invisible marks": lambda secret: "\u200b".join(secret),
+}
+LETTERS = SECRETS.filter(lambda text: len(re.sub(r"[\W_]", "", READ.sub("", text.strip()))) >= 8)
+
+
 def leaks(secret: str, written: str, text: str) -> bool:
     """Whether half of it or more is still there, as it is or as it was written."""
     half = max(8, len(secret) // 2)
@@ -159,6 +177,24 @@ def test_a_secret_anywhere_in_any_text_never_survives(
         assert not leaks(secret, written, classify(RuntimeError(text))["reason"])
         found = failure(RuntimeError(text))
         assert not leaks(secret, written, found["reason"] + found["traceback"])
+
+
+@pytest.mark.parametrize("how", FRAMED)
+@settings(max_examples=40)
+@given(secret=LETTERS)
+@example(secret=PEM)
+def test_a_secret_in_a_frame_never_survives(how: str, secret: str) -> None:
+    secret = re.sub(r"^[\W_]+|[\W_]+$", "", secret)
+    shown = redact(f"a b {FRAMED[how](secret)} c d", {"SOME_TOKEN": secret})
+    assert re.fullmatch(r"a b \W*\*\*\*\W* c d", shown)
+
+
+def test_a_long_text_is_read_in_a_moment() -> None:
+    """What is in a text may be a stranger's, as a sentence of a data file is."""
+    began = time.process_time()
+    for part in ("a:/b:", "x://", "a.", "?key", "key", "\\", "%41", "A"):
+        redact(part * (100_000 // len(part)), {"SOME_TOKEN": "abcdefgh123"})
+    assert time.process_time() - began < 60  # it had been minutes
 
 
 BEYOND_ASCII = "schlüssel-€-😀-geheim"

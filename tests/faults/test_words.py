@@ -59,7 +59,7 @@ def test_zeros_over_the_end_of_a_ledger_are_called_what_they_are(tmp_path: Path)
     with Ledger(path, told.append) as ledger:
         left = len(ledger.state.trials)
     assert 0 < left < 30 and len(read_events(path)) == 1 + left
-    assert len(told) == 1 and "its end is zeros, as a power cut leaves" in told[0]
+    assert len(told) == 1 and "its end is zeros, as a crash of the machine leaves" in told[0]
 
 
 def test_a_last_line_that_nobody_hears_costs_nothing() -> None:
@@ -73,6 +73,13 @@ def test_a_last_line_that_nobody_hears_costs_nothing() -> None:
     plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     say("done \u2713", plain)
     assert plain.buffer.getvalue() == b"done ?\n"  # type: ignore[attr-defined]
+
+
+def test_what_a_file_says_does_not_command_the_terminal() -> None:
+    """As the name of a task, or a key of YAML, that sets the window's title or clears it."""
+    heard = io.StringIO()
+    say("task '\x1b]0;mine\x07\x1b[2J\x9b2J\r'\nis \x1b[31mnone", heard)
+    assert heard.getvalue() == "task ' ]0;mine  2J '\nis none\n"
 
 
 def test_a_closed_output_is_no_traceback() -> None:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+import torch
 
 from model import selfcheck
 
@@ -31,12 +32,20 @@ def test_one_run_alone_is_compiled(
 ) -> None:
     asked: list[Any] = []
     layers = "model.training.prepare.compile_layers"
-    monkeypatch.setattr(layers, lambda encoder: asked.append(encoder))
+    monkeypatch.setattr(layers, lambda encoder, **_: asked.append(encoder))
     monkeypatch.setattr("model.modules.compiled.wants_compile", lambda *_: True)
     assert selfcheck.main(QUICK) == 0
     out = capsys.readouterr().out
     assert re.search(r"\| compile: auto \| yes, \d+\.\d s until the second step is done \|", out)
     assert "| training, compiled | " in out and len(asked) == 1
+
+
+def test_what_cuda_takes_beside_tensors_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(selfcheck.memory_besides(torch.device("cpu"))) == []
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (10 << 30, 16 << 30))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda device: 11 << 29)
+    ((_, found),) = selfcheck.memory_besides(torch.device("cuda"))
+    assert found.startswith("0.50 GiB")
 
 
 def test_a_check_that_fails_is_a_finding_and_the_others_go_on(

@@ -14,6 +14,7 @@ from typing import Any
 
 from model.cli.text import settings_text, short
 from model.common.errors import InputError
+from model.common.untrusted import inside
 from model.tasks.task_set import TaskSet
 from tuner.engine.earlier import known_point
 from tuner.engine.job import Job, training_budget
@@ -301,7 +302,7 @@ class Engine:
         extra = {**self.extra, **budget, "seed": trial.seed}
         if trial.origin == DISTILLED:  # the ledger has it relative to the run, which may move
             own = [key for key in ANSWERS if key in trial.settings]
-            extra |= {key: str(self.folder / trial.settings[key]) for key in own}
+            extra |= {key: str(inside(self.folder, trial.settings[key])) for key in own}
         config = self.space.config(trial.settings, self.tasks, extra)
         alone = self.stages.is_final(trial) and self.stages.final.places == 1
         alone = alone or trial.origin == DISTILLED

@@ -104,8 +104,11 @@ class Promotion:
 
     def standing(self, trial: TrialState) -> str:
         results = self.ladder.levels[trial.level].results
-        rank = next(n for n, r in enumerate(results, 1) if r.configuration == trial.id)
-        return f"number {rank} of {len(results)} at {self.rung(trial):,} examples"
+        names = [result.configuration for result in results]
+        if trial.id not in names:  # in a ledger that no search wrote
+            return f"no result at {self.rung(trial):,} examples"
+        rank = names.index(trial.id) + 1
+        return f"number {rank} of {len(names)} at {self.rung(trial):,} examples"
 
     def rank_text(self, trial: TrialState) -> str:
         """Where its configuration stands among those at its rung; nothing if it stands alone."""
@@ -135,7 +138,9 @@ class Promotion:
     def pruned_text(self, trial: TrialState) -> str:
         """pruned at 80 examples: .357 ± .029, rank 4 of 5, cutoff .396"""
         level = self.ladder.levels[trial.level]
-        own = next(r for r in level.results if r.configuration == trial.configuration)
+        own = next((r for r in level.results if r.configuration == trial.configuration), None)
+        if own is None:
+            return f"pruned: {self.standing(trial)}"
         around = f" ± {short(own.noise)}" if own.noise else ""
         parts = [f"{short(own.score)}{around}", self.rank_text(trial)]
         above = self.ladder.levels[trial.level + 1].entered

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from model.cli.exit_code import exit_code
+from model.cli.invocation import command
 from model.cli.parser import Parser, add_quiet, command_parser
 from model.cli.status import doing, warn
 from model.common.errors import InputError
@@ -28,6 +31,7 @@ EXAMPLES = {
     "while it runs": "runs/default --to mlflow --follow",
     "an Optuna study": "runs/default --to optuna --out postgresql://me@host/studies",
     "two tables": "runs/default --to csv",
+    "with the soup": "runs/default --to mlflow --soup",
     "of a run on S3": "s3://bucket/runs/big --to mlflow --follow",
 }
 
@@ -48,6 +52,8 @@ def make_parser() -> Parser:
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Use this project or experiment in the tool (default: stockpot)."
     parser.add_argument("--project", default="stockpot", metavar="NAME", help=text)
+    text = "Send the soup along as a model folder, to MLflow or W&B, once the search has ended."
+    parser.add_argument("--soup", action="store_true", help=text)
     text = "Go on until the search has ended."
     parser.add_argument("--follow", action="store_true", help=text)
     add_quiet(parser, "Print only warnings.")
@@ -69,9 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
         from tuner.export.trackers.source import source_of
 
     began = time.monotonic()
-    with source_of(arguments.run) as source:
+    with source_of(arguments.run) as source, ExitStack() as stack:
         source.refresh()
-        exporter = Exporter(source, lambda: destination(arguments, source), warn)
+        model = soup_of(arguments, source, stack) if arguments.soup else None
+        exporter = Exporter(source, lambda: destination(arguments, source), warn, model)
         with file_lock(lock_of(arguments.to, source)) as mine:
             if mine is False:
                 fault = f"another export of it to {arguments.to} is at work; wait for it, or end it"
@@ -83,15 +90,43 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             except Exception as error:  # each tool has errors of its own
                 raise OSError(brief(f"{type(error).__name__}: {error}")) from error
+    if arguments.soup and not now.model:
+        warn(f"{source.shown} has no soup to send; {command('soup', Path(arguments.run))} makes it")
     if not arguments.quiet and exporter.destination is not None:
         print(told(now, exporter.destination, time.monotonic() - began))
     return 0
 
 
+def soup_of(
+    arguments: argparse.Namespace, source: RunSource, stack: ExitStack
+) -> Callable[[], dict[str, Path]]:
+    """The files of the soup's model, checked, and without paths of this machine."""
+    from tuner.export.hub.folder import check_folder, gather
+    from tuner.runs.storage.storage import is_url
+    from tuner.soup.record import SOUP
+
+    if arguments.to not in ("mlflow", "wandb"):
+        raise InputError("--soup", [f"--to {arguments.to} takes no files; mlflow and wandb do"])
+    if is_url(arguments.run):
+        fault = "a run in storage is read without its models; fetch it: stockpot cluster fetch"
+        raise InputError("--soup", [fault])
+
+    def gathered() -> dict[str, Path]:
+        place = source.folder / SOUP
+        if not place.is_dir():  # the driver makes it after the last event
+            return {}
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="stockpot-export-")))
+        names = check_folder(place)
+        gather(place, names, folder)
+        return {f"{SOUP}/{name}": folder / name for name in names}
+
+    return gathered
+
+
 def told(now: Snapshot, destination: Destination, seconds: float) -> str:
     points = sum(len(record.points) for record in now.trials.values())
     what = f"{len(now.trials)} trials, {points} evaluations"
-    what += f", {len(now.files)} files" if destination.takes_files else ""
+    what += f", {len(now.files) + len(now.model)} files" if destination.takes_files else ""
     return f"{what} in {seconds:.1f} s -> {destination.place()}"
 
 

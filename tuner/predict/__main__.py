@@ -11,6 +11,7 @@ from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.invocation import command
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.cli.status import doing, warn
+from model.cli.text import say
 from model.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def make_parser() -> Parser:
         "--out", type=Path, metavar="DIR", help="Write the predictions to this folder."
     )
     add_quiet(where, "Print only warnings.")
+    parser.check = option_faults
     return parser
 
 
@@ -69,13 +71,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check(arguments)
+    if faults := option_faults(arguments):
+        raise InputError(command("predict"), faults)
     if arguments.text:
         return look(arguments)
     return write_texts(arguments) if arguments.texts else write(arguments)
 
 
-def check(arguments: argparse.Namespace) -> None:
+def option_faults(arguments: argparse.Namespace) -> list[str]:
+    """What does not go together; told beside flags that cannot be read."""
     faults = []
     if arguments.text and arguments.texts:
         faults.append("--text and --texts are two ways to ask; leave one away")
@@ -88,8 +92,7 @@ def check(arguments: argparse.Namespace) -> None:
     splits = [split.strip() for split in arguments.split.split(",")]
     if odd := [split for split in splits if split not in ("train", *SPLITS)]:
         faults.append(f"--split has '{odd[0]}'; known: train, dev, test")
-    if faults:
-        raise InputError(command("predict"), faults)
+    return faults
 
 
 def look(arguments: argparse.Namespace) -> int:
@@ -110,7 +113,7 @@ def look(arguments: argparse.Namespace) -> int:
         found = predictor.answer_texts({name: texts for name in names})
     tell_who(predictor, arguments)
     for name, predictions in found.items():
-        print(f"{name}: {shown(predictor.tasks[name], predictions)}")
+        say(f"{name}: {shown(predictor.tasks[name], predictions)}")
     return 0
 
 

@@ -32,16 +32,16 @@ def choose(path: Path, name: str | None = None) -> Chosen:
     if has_begun(path):
         run = RunModels(path, open_run(path).state)
         return run.recommended() if name is None else run.named(name)
+    remedy = "give a run, a trial, a checkpoint, its soup, or one of soups/"
     faults = []
     if not path.is_dir():
-        faults.append("no such folder")
+        faults.append(f"no such folder; {remedy}")
     elif name is not None:
         faults.append(f"is not the folder of a search, so it has no model '{name}'; leave it out")
     for place in (path, path / MODEL):
         if has_model(place) and not faults:
             kind = "ensemble" if (place / ENSEMBLE).is_file() else "model"
             return Chosen(place, f"the {kind} in {shown_path(place)}")
-    remedy = "give a run, a trial, a checkpoint, its soup, or one of soups/"
     raise InputError(str(path), faults or [f"has no model in it; {remedy}"])
 
 

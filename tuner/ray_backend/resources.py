@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from model.common.errors import InputError
 
 MOST_ON_CPUS = 4  # trials at once without a GPU, unless asked for more
+CUDA_ITSELF = 1 << 29  # bytes of a GPU for each process's context and kernels; a judgement
 
 
 @dataclass(frozen=True)
@@ -127,14 +129,20 @@ def part_of(total: float, slots: int) -> float:
     return float(math.floor(share)) if share >= 1 else math.floor(share * 1e4) / 1e4
 
 
-def limit_memory() -> None:
-    """Who shares a GPU keeps to its part, or a neighbour would be out of memory for it."""
+def keep_to_its_gpu() -> None:
+    """A worker without a GPU sees none, and who shares one keeps to its part of the memory, or a
+    neighbour would be out of memory for it. To be called before anything asks for a GPU."""
     import ray
     import torch
 
+    if not ray.get_gpu_ids():  # Ray then hides none, and torch would take the first
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return
     share = ray.get_runtime_context().get_assigned_resources().get("GPU", 0.0)
     if 0 < share < 1 and torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(share)
+        # What torch is told is of its tensors alone, and CUDA itself takes memory, too.
+        overhead = CUDA_ITSELF / torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(max(share - overhead, share / 2))
 
 
 def give_back_memory(*, device: bool) -> None:

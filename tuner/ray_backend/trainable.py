@@ -26,7 +26,7 @@ from model.common.run_files import METRICS
 from model.common.untrusted import REMEDY, parse_json, read_regular
 from tuner.engine.job import Job
 from tuner.ray_backend.heartbeat import start_heartbeat
-from tuner.ray_backend.resources import give_back_memory, limit_memory
+from tuner.ray_backend.resources import give_back_memory, keep_to_its_gpu
 from tuner.ray_backend.staging import StagedInput, localize
 from tuner.runs.folder import LEDGER, LOCK
 from tuner.runs.lock import Deposed, Holder, check_holder
@@ -51,6 +51,7 @@ OF_THE_MACHINE = {
     *(errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, errno.ENXIO, errno.ENODEV, errno.EROFS),
     *(errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH),
 }
+OF_THE_DEVICE = ("cuda error", "hip error", "triton error [cuda]")
 
 
 class WorkerUnfit(Exception):
@@ -141,6 +142,7 @@ class SearchTrial(tune.Trainable):
             heartbeat=HEARTBEAT,
             cache=self.cache,
             may_save=self._check_driver,
+            written=self._send,
         )
         if self.node_folder is not None:
             records = self.node_folder.follow(records)
@@ -151,7 +153,7 @@ class SearchTrial(tune.Trainable):
         import ray
         import torch
 
-        limit_memory()
+        keep_to_its_gpu()
         if ray.get_gpu_ids() and not torch.cuda.is_available():
             fault = f"torch sees no GPU on {socket.gethostname()}, so it trains on the CPU"
             self.notes.append(f"{fault}; look at nvidia-smi and torch.version.cuda there")
@@ -169,6 +171,11 @@ class SearchTrial(tune.Trainable):
         out.mkdir(exist_ok=True)  # so that the trial need not, should the run's folder go away now
         wait_until_free(out)
         return out
+
+    def _send(self) -> None:
+        """A checkpoint is on its way to storage while training goes on."""
+        if self.node_folder is not None:
+            self.node_folder.send()
 
     def _check_driver(self) -> None:
         """In a folder that machines share; what goes to storage is checked on its way there."""
@@ -282,7 +289,7 @@ def failure(error: Exception) -> dict[str, Any]:
         kind = MEMORY
     elif isinstance(error, StorageLost | Deposed):
         kind = "storage"
-    elif kind == "code" and is_of_the_machine(error):
+    elif kind == "code" and (is_of_the_machine(error) or is_end_of_the_device(error)):
         kind = INFRASTRUCTURE
     reason = (
         text
@@ -330,8 +337,21 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def is_out_of_device_memory(error: Exception) -> bool:
-    """As every device's allocator says it, and that of the host does not."""
-    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+    """As every device's allocator and CUDA's libraries say it, and that of the host does not."""
+    text = str(error).lower()
+    full = "out of memory" in text or "cublas_status_alloc_failed" in text
+    return isinstance(error, RuntimeError) and full
+
+
+def is_end_of_the_device(error: Exception) -> bool:
+    """After a fault on the GPU itself all that the process asks of it fails the same way, so the
+    next trial needs another process. A card too old for this torch is no such fault."""
+    text = str(error).lower()
+    return (
+        isinstance(error, RuntimeError)
+        and any(said in text for said in OF_THE_DEVICE)
+        and "no kernel image" not in text
+    )
 
 
 def is_out_of_memory(error: Exception) -> bool:

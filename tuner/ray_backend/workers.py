@@ -19,7 +19,7 @@ from ray.exceptions import RayActorError
 
 from model.training.inputs import Warn
 from tuner.ray_backend.heartbeat import HeartbeatWatch, start_heartbeat
-from tuner.ray_backend.resources import Resources, limit_memory
+from tuner.ray_backend.resources import Resources, keep_to_its_gpu
 
 ATTEMPTS = 4  # of one question: who loses so many workers has another problem
 GOODBYE = 10.0  # seconds for a worker to tidy up
@@ -47,7 +47,7 @@ class Worker:
 
         start_heartbeat()
         torch.set_num_threads(threads)
-        limit_memory()
+        keep_to_its_gpu()
         self.made = make()
 
     def ready(self) -> tuple[str, int]:
@@ -72,12 +72,16 @@ class SilentWorker(Exception):
     """No answer, and no sign of life either."""
 
 
+class NoRoom(Exception):
+    """No worker has started for so long that none is waited for any more."""
+
+
 class WorkerPool:
     """At most as many workers as there are slots. Threads may ask at the same time.
 
     A worker starts when all others are busy. It may find no room, where a machine was lost: whoever
-    waits for it takes the next one that is free. `stop` is asked while somebody waits, and raises
-    what ends that.
+    waits for it takes the next one that is free, and gets `NoRoom` if there is none at all. `stop`
+    is asked while somebody waits, and raises what ends that.
     """
 
     watch = HeartbeatWatch
@@ -95,6 +99,7 @@ class WorkerPool:
         self._starting: dict[Any, Any] = {}  # by the sign that it is there
         self._idle: list[ReadyWorker] = []
         self._failed = 0  # starts
+        self._patience = PATIENCE  # until nobody came
         self._changed = threading.Condition()
 
     def ask(self, *question: Any) -> Any:
@@ -129,8 +134,8 @@ class WorkerPool:
         return ray.get(sign)
 
     def _take(self) -> ReadyWorker:
-        deadline = time.monotonic() + PATIENCE
         with self._changed:
+            deadline = time.monotonic() + self._patience
             while True:
                 self.stop()
                 self._greet()
@@ -142,9 +147,10 @@ class WorkerPool:
                     self._starting[worker.ready.remote()] = worker
                 busy = self.size - self._unstarted - len(self._starting)
                 if busy:
-                    deadline = time.monotonic() + PATIENCE
+                    deadline = time.monotonic() + self._patience
                 elif time.monotonic() > deadline:
-                    raise TimeoutError("the cluster has no room for a worker")
+                    self._patience = 0.0
+                    raise NoRoom("the cluster has no room for a worker")
                 self._changed.wait(LOOK)
 
     def _greet(self) -> None:
@@ -153,6 +159,7 @@ class WorkerPool:
             worker = self._starting.pop(sign)
             try:
                 self._idle.append(ReadyWorker(worker, *ray.get(sign)))
+                self._patience = PATIENCE
             except RayActorError:
                 self._unstarted += 1
                 self._failed += 1

@@ -10,6 +10,7 @@ from pathlib import Path
 from model.cli.exit_code import exit_code
 from model.cli.parser import Parser, add_data, command_parser
 from model.cli.status import doing, warn
+from model.cli.text import say
 from tuner.runs.folder import REPORT
 
 EXAMPLES = {
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         with doing(f"writing the table of {folder}'s trials"):
             told = write_table(folder)
         if told is not None:
-            print(told)
+            say(told)
     if arguments.tensorboard:
         for folder in arguments.run:
             with doing(f"writing TensorBoard's files of {folder}"):

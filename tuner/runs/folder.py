@@ -26,6 +26,7 @@ from model import __version__
 from model.cli.flags import faults_of
 from model.common.errors import InputError
 from model.common.files import read_yaml, sha256_of, to_yaml, write_atomic
+from model.common.untrusted import unfit
 from model.tasks.task_set import TaskSet
 from tuner.runs.request import ExecutionOptions, SearchRequest
 
@@ -188,7 +189,10 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         if not isinstance(request, dict) or not isinstance(prints, dict):
             raise ValueError
-        if not isinstance(prints.get("packages", {}), dict):
+        packages = prints.get("packages", {})
+        if not isinstance(packages, dict) or any(unfit(data)):
+            raise ValueError
+        if not all(isinstance(known, str) for known in packages.values()):
             raise ValueError
         if type(data.setdefault("epoch", 0)) is not int:
             raise ValueError

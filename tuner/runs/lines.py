@@ -78,6 +78,8 @@ def parse(data: bytes) -> Content:
             whole = position
             continue
         found = read_line(line)
+        if not isinstance(found, str) and (why := too_far(found[0], number)):
+            found = f"{NO_EVENT} ({why})"
         if isinstance(found, str):
             if not rest and number == len(lines) and found == DAMAGED:
                 break  # with its newline, but not what was meant: torn as well
@@ -152,6 +154,17 @@ def read_line(line: bytes) -> tuple[Event, tuple[int, str] | None, str] | str:
     return event, own, seal[1].decode()
 
 
+def too_far(event: Event, line: int) -> str | None:
+    """Trials and points are counted from 0, each in a line of its own. Whoever fills the gaps of a
+    count, as a study does, would never come to its end if these could be any."""
+    if event["event"] != "created":
+        return None
+    for key, number in (("trial", int(event["trial"][1:])), ("number", event["number"] or 0)):
+        if number >= line:
+            return f"'{key}' is {event[key]}, and there are {line - 1} lines before it"
+    return None
+
+
 def lost(data: bytes) -> str:
     """What these lines say, for whoever goes on without them."""
     found = [event for line in data.split(b"\n") if (event := decode(line)) is not None]
@@ -166,5 +179,5 @@ def lost(data: bytes) -> str:
 
 def ending(torn: bytes) -> str:
     if b"\0" in torn:
-        return "its end is zeros, as a power cut leaves; lines that stood there are lost"
+        return "its end is zeros, as a crash of the machine leaves; lines that stood there are lost"
     return "the last line was cut short"

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from model.cli.invocation import command
+from model.common.untrusted import inside
 from tuner.predict.predictor import AnswerModels, load_predictor
 from tuner.predict.splits import answer_splits, write_split
 from tuner.predict.texts import answer_file
@@ -33,7 +34,7 @@ def is_due(plan: SearchPlan, state: RunState) -> bool:
 def is_lost(run: Path, state: RunState) -> bool:
     """Whether a run is being taught, and the answers are not there any more."""
     taught = [trial.settings for trial in state.distilled if trial.status == "open"]
-    files = [run / each[key] for each in taught for key in ANSWERS if key in each]
+    files = [inside(run, each[key]) for each in taught for key in ANSWERS if key in each]
     return not all(file.is_file() for file in files)
 
 

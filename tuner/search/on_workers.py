@@ -120,20 +120,25 @@ class Workers:
     def _asked(
         self, done: str, make: Callable[[], Any], here: Callable[..., Any]
     ) -> tuple[Callable[..., Any], int]:
-        """Who asks the workers, and how many there are. What they cannot read is done here."""
-        from tuner.ray_backend.workers import WorkerPool
+        """Who asks the workers, and how many there are. What they cannot read is done here, and all
+        where there are none any more."""
+        from tuner.ray_backend.workers import NoRoom, WorkerPool
 
         pool = WorkerPool(make, self.resources, self.warn, self.stop)
         self.pools.append((done, pool))
-        alone = threading.Lock()
+        alone, told = threading.Lock(), set[str]()
 
         def ask(*question: Any) -> Any:
             try:
                 return pool.ask(*question)
             except (StorageLost, DamagedCheckpoint) as error:
-                reason = str(error).strip().splitlines()[-1]
-                self.warn(f"a worker could not fetch a model ({reason}); evaluating here")
+                reason = f"a worker could not fetch a model ({str(error).strip().splitlines()[-1]})"
+            except NoRoom as error:
+                reason = str(error)
             with alone:
+                if reason not in told:
+                    self.warn(f"{reason}; evaluating here")
+                told.add(reason)
                 return here(*question)
 
         return ask, pool.size

@@ -11,6 +11,7 @@ from model.cli.flags import sound
 from model.cli.text import clock
 from model.common.errors import Gathered
 from model.common.hub import OWN, require_encoder
+from model.data.sources import require_data
 from model.modules.encoder import load_tokenizer
 from model.training.inputs import load_inputs
 from model.training.prepare import fill_in
@@ -117,18 +118,15 @@ def plan_search(
         storage = open_storage(options, name)
         if options.resume:  # only a run that there is has a space of its own
             space, changed = open_run_space(request, folder)
-            check_encoders(space, console)
-            check_against(request, space)
-            if not (folder / TEACHER_TEXTS).exists():  # else they are answered, and may be gone
-                check_texts(request, space)
+            # Once they are answered, the texts may be gone.
+            texts = not (folder / TEACHER_TEXTS).exists()
+            check_space(space, request, console, gathered, texts=texts)
             if lacks_earlier(read_state(folder / LEDGER, lambda line: None), request):
                 earlier = tuple(knowledge(request, space))
     with gathered:
         if not options.resume:
             space, changed = open_space(request), False
-            check_encoders(space, console)
-            check_against(request, space)
-            check_texts(request, space)
+            check_space(space, request, console, gathered, texts=True)
             earlier = tuple(knowledge(request, space))
     study: StudyPlace | None = None
     with gathered:
@@ -143,7 +141,7 @@ def plan_search(
     if options.resume:
         stages = stages_of_run(read_state(folder / LEDGER, lambda line: None), stages)
     config = fill_in(space.config(space.default_point()))
-    data = Path(request.data).absolute() if request.data else None
+    data = data_of(request)
     with console.phase("reading and tokenising the data"):
         tokenizer = load_tokenizer(config.encoder.name)
         inputs = load_inputs(config, space.task_set, data, tokenizer, console.warn)
@@ -157,6 +155,30 @@ def plan_search(
         storage=storage,
         study=study,
     )
+
+
+def data_of(request: SearchRequest) -> Path | None:
+    return Path(request.data).absolute() if request.data else None
+
+
+def check_space(
+    space: Space,
+    request: SearchRequest,
+    console: SearchConsole,
+    gathered: Gathered,
+    *,
+    texts: bool,
+) -> None:
+    """What the space and the flags name beside it; each by itself, so that all is told."""
+    with gathered:
+        check_encoders(space, console)
+    with gathered:
+        require_data(space.task_set, data_of(request), ("train", "dev"))
+    with gathered:
+        check_against(request, space)
+    with gathered:
+        if texts:
+            check_texts(request, space)
 
 
 def check_encoders(space: Space, console: SearchConsole) -> None:

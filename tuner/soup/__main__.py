@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.parser import Parser, add_data, add_quiet, command_parser
 from model.cli.status import doing
-from model.common.errors import InputError, suggest
+from model.cli.text import say
+from model.common.errors import Gathered, InputError, suggest
 
 if TYPE_CHECKING:
     from tuner.ray_backend.resources import Resources
@@ -68,12 +69,20 @@ def run(arguments: argparse.Namespace) -> int:
         from tuner.runs.lock import RunLock
         from tuner.runs.open import require_runs
         from tuner.search.terminal import SearchConsole
-        from tuner.soup.make import make_soup
+        from tuner.soup.make import check_counts, make_soup
         from tuner.soup.text import soup_text
 
-    refuse_what_does_not_count(arguments)
-    require_runs(arguments.runs)
-    methods = read_methods(arguments.methods)
+    gathered, methods = Gathered("soup"), None
+    halvings = 1 if arguments.halvings is None else arguments.halvings
+    with gathered:
+        refuse_what_does_not_count(arguments)
+    with gathered:
+        require_runs(arguments.runs)
+    with gathered:
+        methods = read_methods(arguments.methods)
+    with gathered:
+        check_counts(keep=arguments.keep, halvings=halvings)
+    gathered.tell()
     console = SearchConsole(quiet=arguments.quiet)
     if len(arguments.runs) > 1:
         return run_several(arguments, methods, console)
@@ -88,13 +97,13 @@ def run(arguments: argparse.Namespace) -> int:
             keep=arguments.keep,
             methods=methods,
             data=arguments.data,
-            halvings=1 if arguments.halvings is None else arguments.halvings,
+            halvings=halvings,
             folders=arguments.folders,
             log=console.log,
             warn=console.warn,
             runner=runner,
         )
-    print(soup_text(soup, folder, arguments.verbose), flush=True)
+    say(soup_text(soup, folder, arguments.verbose))
     return 0
 
 
@@ -113,7 +122,7 @@ def run_several(
             log=console.log,
             warn=console.warn,
         )
-    print(ensembles_text(found, arguments.verbose), flush=True)
+    say(ensembles_text(found, arguments.verbose))
     return 0
 
 

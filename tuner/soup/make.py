@@ -65,13 +65,7 @@ def make_soup(
     """
     began = time.time()
     run = open_run(Path(folder).absolute(), warn, data=data)
-    faults = []
-    if keep is not None and keep < 1:
-        faults.append(f"--keep is {keep}; it must be 1 or more")
-    if halvings < 1:
-        faults.append(f"--halvings is {halvings}; it must be 1 or more")
-    if faults:
-        raise InputError("soup", faults)
+    check_counts(keep=keep, halvings=halvings)
     rows = DevRows(run.tasks)
     kept: dict[str, dict[str, Predictions]] = {}
 
@@ -126,6 +120,17 @@ def make_soup(
     mine()
     write_soup(evaluator, {result.name: result for result in results}, soup, card, run.folder)
     return soup
+
+
+def check_counts(*, keep: int | None, halvings: int) -> None:
+    given = {"--keep": keep, "--halvings": halvings}
+    faults = [
+        f"{flag} is {number}; it must be 1 or more"
+        for flag, number in given.items()
+        if number is not None and number < 1
+    ]
+    if faults:
+        raise InputError("soup", faults)
 
 
 def choice_of_search(run: FinishedRun, first: Ingredient) -> HeldOut | None:

@@ -229,22 +229,22 @@ METHODS: dict[str, Method] = {
     ),
     "learned soup": Method(WEIGHTS, "weights averaged by learned coefficients", learned_soup),
     "learned heads": Method(
-        WEIGHTS, "the same, with coefficients for each head", learned_heads, expensive=True
+        WEIGHTS, "learned coefficients, for each head its own", learned_heads, expensive=True
     ),
     "trunk soup": Method(WEIGHTS, "greedy soup with the best head of each task", trunk_soup),
     "task soups": Method(WEIGHTS, "a greedy soup for each task", task_soups, expensive=True),
     "best per task": Method(SINGLE, "the best checkpoint for each task", best_per_task),
     DISTILLED: Method(SINGLE, "one model that the best ensemble taught", distilled),
     "mean": Method(PREDICTIONS, "mean of the probabilities and values", unweighted(MEAN)),
-    "weighted mean": Method(PREDICTIONS, "the same, the better counting more", weighted(MEAN)),
+    "weighted mean": Method(PREDICTIONS, "mean, the better counting more", weighted(MEAN)),
     "vote": Method(PREDICTIONS, "mode of the classes, median of the values", unweighted(VOTE)),
-    "weighted vote": Method(PREDICTIONS, "the same, the better counting more", weighted(VOTE)),
+    "weighted vote": Method(PREDICTIONS, "vote, the better counting more", weighted(VOTE)),
     "greedy ensemble": Method(PREDICTIONS, "greedy mean for each task", greedy_ensemble),
     "prior ensemble": Method(
-        PREDICTIONS, "the same, the better counting more", greedy_weighted(MEAN)
+        PREDICTIONS, "greedy mean for each task, the better counting more", greedy_weighted(MEAN)
     ),
     "prior vote": Method(
-        PREDICTIONS, "the same members and weights, and their vote", greedy_weighted(VOTE)
+        PREDICTIONS, "vote of the prior ensemble's members", greedy_weighted(VOTE)
     ),
     "picked ensemble": Method(
         PREDICTIONS, "mean for each task, selected with replacement", ensemble_selection

@@ -35,7 +35,7 @@ Settings = Mapping[str, Mapping[str, Any]]  # by trial
 def soup_text(soup: SoupRecord, run: Path, every: bool = False) -> str:
     """The table has the methods that matter, or `every` one."""
     sentence = [*wrap(soup.recommendation, WIDTH), *(f"caution: {each}" for each in soup.cautions)]
-    parts = [_head(soup), sentence, _methods(soup, every), _places(soup, run)]
+    parts = [_head(soup), sentence, _methods(soup, run, every), _places(soup, run)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -62,13 +62,13 @@ def that_matter(soup: SoupRecord) -> list[MethodRecord]:
     return [method for method in soup.methods if method.name in named]
 
 
-def _methods(soup: SoupRecord, every: bool) -> list[str]:
+def _methods(soup: SoupRecord, run: Path, every: bool) -> list[str]:
     # The goal has a column of its own.
     others = [name for name in ("overall", *soup.methods[0].tasks) if name != soup.goal]
     methods = soup.methods if every else that_matter(soup)
     rows = [_method(method, soup.recommended, others) for method in methods]
     more = len(soup.methods) - len(methods)
-    rest = f"; {more} more with {command('soup', '-v')}" if more else ""
+    rest = f"; {more} more with {command('soup', shown_path(run), '-v')}" if more else ""
     header = ["  method", "cross-fit", "gap", soup.goal, "vs best single", "models", "runs"]
     left = {"  method", soup.goal, "vs best single"}
     lines = table([*header, *others], rows, left, indent="")

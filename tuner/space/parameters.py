@@ -14,7 +14,7 @@ from model.common.errors import suggest
 from model.common.files import Document
 from model.config.values import SECTIONS, SETTINGS, Misfit, find_setting, show
 from model.tasks.task_set import TaskSet
-from model.tasks.yaml_reader import as_number
+from model.tasks.yaml_reader import as_number, by_line
 from model.tasks.yaml_reader import plain_text as word
 from tuner.space.conditions import read_condition
 from tuner.space.domains import (
@@ -61,10 +61,7 @@ class SpaceReader:
 
     def ordered(self) -> list[str]:
         """The faults by their lines; those of no line come last."""
-        faults = list(dict.fromkeys(self.faults))  # a placeholder's are the same for every task
-        lines = [re.match(r"line (\d+): ", fault) for fault in faults]
-        keys = [int(line[1]) if line else 10**9 for line in lines]
-        return [fault for _, fault in sorted(zip(keys, faults, strict=True), key=lambda x: x[0])]
+        return by_line(dict.fromkeys(self.faults))  # a placeholder's are the same for every task
 
     def expand(self, section: str, entries: Mapping[Any, Any]) -> dict[str, Any]:
         """The entries by the keys of the tasks."""

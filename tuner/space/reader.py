@@ -91,7 +91,9 @@ def read_space(path: Path, tasks: str | None, overrides: Mapping[str, Any]) -> S
     points = _read_points(reader, data.get("start_from"), parameters, base)
     parameters, notes = _settle(reader, parameters, given)
     if reader.faults or reader.tasks is None:
-        raise InputError(str(path), reader.ordered())
+        faults = reader.ordered()
+        in_file = not all(fault.startswith("--") for fault in faults)
+        raise InputError(str(path) if in_file else "search", faults)
     keys = {parameter.key for parameter in parameters}
     points = [{key: value for key, value in point.items() if key in keys} for point in points]
     return SpaceDraft(
@@ -119,7 +121,8 @@ def _read_tasks(reader: SpaceReader, written: Any, name_given: str | None) -> Ta
         own = name_given is None and name.endswith((".yaml", ".yml")) and beside.is_file()
         return load_task_set(str(beside) if own else name)
     except InputError as error:
-        reader.faults += [f"{reader.place('tasks')}{error.where}: {text}" for text in error.faults]
+        place = reader.place("tasks") if name_given is None else "--tasks: "
+        reader.faults += [f"{place}{error.where}: {text}" for text in error.faults]
     except (OSError, ValueError) as error:  # a name that no file system takes
         reader.fault(f"'tasks' {show(name)} cannot be read: {error}", "tasks")
     return None

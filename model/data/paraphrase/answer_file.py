@@ -18,7 +18,7 @@ from model.common.typed import show
 from model.common.untrusted import open_regular, parse_json
 
 VERSION = 1
-SYNC = 1.0  # seconds between two fsyncs: a kill loses nothing, a power cut that much
+SYNC = 1.0  # seconds between two fsyncs: a kill loses nothing, a crash of the machine that much
 FREE = ("began", "stockpot")  # of the first line, what another command may have otherwise
 
 

@@ -77,7 +77,7 @@ def test_every_fault_of_the_command_line_is_told_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wrong = ["--set", "foo", "--set", "foo", "--set", "smart.wieght=1", "--set", "smart.weight=x"]
-    wrong += ["--config", "nowhere.yaml"]
+    wrong += ["--config", "nowhere.yaml", "--tasks", "cs224n", "--data", "/nowhere"]
     flags = [
         "'--bogus' is not a flag; --help shows all",
         "--seed must be a whole number, but is 'x'",
@@ -86,6 +86,8 @@ def test_every_fault_of_the_command_line_is_told_at_once(
     settings = [
         "nowhere.yaml: no such file; check the path",
         "--set: 'foo' is not KEY=VALUE; write smart.weight=5",
+        "/nowhere: is not a folder that can be read; point --data at the folder with the task's "
+        "files",
         "--set: 'smart.wieght' is not a setting; did you mean 'smart.weight'?",
         "--set: 'smart.weight' must be a number >= 0, but is 'x'",
     ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.data.batches import Assembler, TaskStream, batches_per_pass, eval_batches, pass_order
+from model.data.batches import (
+    Assembler,
+    TaskStream,
+    batches_per_pass,
+    eval_batches,
+    join,
+    pass_order,
+)
 from model.data.layout import cut_longest_first, template_of
 from model.data.tokens import Tokens, encode_texts
 
@@ -101,6 +109,27 @@ def test_padding_goes_to_the_longest_of_the_batch_only(bert_tokenizer: Any) -> N
     assembler = Assembler.of(bert_tokenizer, 64)
     assert assembler.batch(tokens, np.array([0, 2]), layout="single").input_ids.shape == (2, 4)
     assert assembler.batch(tokens, np.array([0, 1]), layout="single").input_ids.shape == (2, 8)
+
+
+def test_off_the_cpu_padding_goes_up_to_a_multiple_and_no_further_than_the_encoder(
+    bert_tokenizer: Any,
+) -> None:
+    tokens = encode_texts(["cat", "the cat sat on the mat", "a dog"], None, bert_tokenizer)
+    plain = Assembler.of(bert_tokenizer, 7)
+    off = plain.on(torch.device("meta"))
+    assert plain.on(torch.device("cpu")) == plain
+    for rows, width in ((np.array([0, 2]), 7), (np.array([2]), 4)):  # what is not padded stays
+        known, found = (each.batch(tokens, rows, layout="single") for each in (plain, off))
+        assert found.input_ids.shape == (len(rows), width) and found.padded == known.padded
+        assert torch.equal(found.input_ids[:, :4], known.input_ids)
+        assert int(found.attention_mask.sum()) == int(known.attention_mask.sum())
+        assert (found.input_ids[found.attention_mask == 0] == plain.pad_id).all()
+    longer = replace(off, max_length=64).batch(tokens, np.array([0, 2]), layout="single")
+    assert longer.input_ids.shape == (2, 8)
+    there = [batch.to("meta") for batch in (known, found)]  # of one length: nothing is padded
+    assert join(there, 0, 64).input_ids.shape == (2, 4)
+    assert join([*there, longer.to("meta")], 0, 7).input_ids.shape == (4, 8)
+    assert join([known, plain.batch(tokens, np.array([1]), layout="single")], 0, 64).padded
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,10 @@ def test_faults_go_to_stderr_without_a_traceback(folder: Path) -> None:
         (["info", "--tasks", "sampel"], "did you mean 'sample'?"),
         (["info", "--tasks", "cs224n"], "name the folder of these files: sst: ids-sst-train.csv"),
         (["info", "--tasks", "cs224n", "--data", "/nowhere"], "not a folder that can be read"),
-        (["info", "--task", "sentimant"], "did you mean 'sentiment'?"),
+        (
+            ["info", "--task", "sentimant", "--task", "x"],
+            "did you mean 'sentiment'?\n  no task is called 'x'",
+        ),
         (["info", "--task", "sentiment", "--encoder", "/nowhere"], "no such folder: /nowhere"),
         (["import", "--task", "sentiment", "--out", "/dev/null/x"], "cannot be written"),
     ],

@@ -70,7 +70,9 @@ def test_a_malformed_data_file_is_told_with_row_and_remedy(
     assert any(said in fault for fault in caught.value.faults), caught.value.faults
 
 
-def test_all_wrong_rows_are_told_at_once_up_to_ten(make_task: Make, tmp_path: Path) -> None:
+def test_wrong_rows_are_told_at_once_each_fault_once_and_up_to_ten(
+    make_task: Make, tmp_path: Path
+) -> None:
     rows = "".join(f"{number}\tx\t{number}\n" for number in range(25))
     (tmp_path / "train.tsv").write_text("id\ttext\tlabel\n" + rows)
     with pytest.raises(InputError) as caught:
@@ -81,6 +83,9 @@ def test_all_wrong_rows_are_told_at_once_up_to_ten(make_task: Make, tmp_path: Pa
         "and 12 more rows",
         "the task says 'classes: 3'; correct it, the label column or the rows",
     ]
+    (tmp_path / "train.tsv").write_text("id\ttext\tlabel\n" + "1\tx\t7\n" * 12)
+    with pytest.raises(InputError, match=r"2 problems\n  rows 1, 2, 3, 4, 5 and 7 more: label 7"):
+        load_split(make_task(), "train", tmp_path)
 
 
 # With `header: false`, text in column 4 and the label in column 2.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from model.evaluation.evaluate import (
     features_of,
     outputs_of,
     rows_from_texts,
+    rows_on_gpu,
 )
 from model.evaluation.predictions import PREDICTIONS, write_predictions
 from model.evaluation.scores import measure
@@ -61,6 +63,14 @@ def test_off_the_cpu_batches_are_large_and_answers_are_copied_once(
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta"):
         outputs_of(tiny.to("meta"), "mood", dev["mood"].tokens, assembler)
     assert sum(sizes) == COUNT and max(sizes) == 16
+
+
+def test_of_long_rows_a_gpu_has_fewer_at_once(dev: dict[str, Rows]) -> None:
+    short = dev["mood"].tokens
+    long = replace(short, offsets1=short.offsets1 * 400)
+    assert rows_on_gpu(short, 512) == 256
+    assert rows_on_gpu(long, 128) == 256 and rows_on_gpu(long, 512) == 64
+    assert rows_on_gpu(long, 8192) == module.EVAL_BATCH
 
 
 @pytest.mark.parametrize("size", [1, 5, 36, 37, 100])

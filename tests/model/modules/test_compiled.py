@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,8 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def forget() -> Any:
     torch._dynamo.reset()
-    yield
+    with torch._dynamo.config.patch(suppress_errors=False):
+        yield
     torch._dynamo.reset()
 
 
@@ -53,11 +55,31 @@ def test_compiled_layers_take_the_same_steps_and_no_shape_is_compiled_anew(batch
 def test_smart_takes_hold_before_compiled_layers(batch_of: Any) -> None:
     plain, compiled = make_model(dropout=0.0).train(), make_model(dropout=0.0).train()
     compile_layers(compiled.encoder, "eager")
-    smart = SmartSettings(weight=1.0)
+    smart = SmartSettings(weight=1.0, bregman=1.0)
     rounds = [(task.name, batch_of(task)) for task in plain.spec.tasks]
     expected = stepper(plain, smart=smart).take(0, rounds, 1.0)
-    found = stepper(compiled, smart=smart).take(0, rounds, 1.0)
+    work = stepper(compiled, smart=smart)
+    assert work.copy is not None and not is_compiled(work.copy.encoder)  # a copy is as written
+    found = work.take(0, rounds, 1.0)
     assert found.smart == pytest.approx(expected.smart, rel=1e-3)
+
+
+@pytest.mark.parametrize("if_possible", [True, False])
+def test_what_cannot_be_compiled_runs_as_it_is_if_that_is_left_open(
+    batch_of: Any, if_possible: bool
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("Python.h: no such file")
+
+    model = make_model(dropout=0.0).train()
+    compile_layers(model.encoder, broken, if_possible=if_possible)
+    rounds = [("mood", batch_of(model.tasks["mood"]))]
+    if if_possible:
+        expected = stepper(make_model(dropout=0.0).train()).take(0, rounds, 1.0)
+        assert stepper(model).take(0, rounds, 1.0).losses == expected.losses
+    else:
+        with pytest.raises(Exception, match=r"Python.h: no such file"):
+            stepper(model).take(0, rounds, 1.0)
 
 
 def test_a_model_is_compiled_however_many_were_before_it() -> None:
@@ -89,10 +111,14 @@ def test_inductor_gives_the_same_losses(batch_of: Any) -> None:
 def test_auto_is_for_cuda_and_not_for_pals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("model.modules.compiled.has_triton", lambda: True)
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("pathlib.Path.is_file", lambda path: path.parent != Path("/nowhere"))
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     assert wants_compile("auto", cuda, "none") and wants_compile("auto", cuda, "lora")
     assert not wants_compile("auto", cuda, "pals") and not wants_compile("auto", cpu, "none")
     assert wants_compile(True, cpu, "none") and not wants_compile(False, cuda, "none")
+    with monkeypatch.context() as bare:
+        bare.setattr("sysconfig.get_path", lambda name: "/nowhere")  # no Python.h
+        assert not wants_compile("auto", cuda, "none")
     monkeypatch.setattr("shutil.which", lambda name: None)  # Triton could compile nothing
     assert not wants_compile("auto", cuda, "none")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
@@ -115,3 +117,17 @@ def test_one_thread_is_for_the_time_being(threads: Callable[[int], None]) -> Non
     with pytest.raises(ValueError, match="wrong"), one_thread():
         raise ValueError("wrong")
     assert torch.get_num_threads() == 3
+
+
+def test_one_thread_in_many_at_once_is_for_the_time_being(threads: Callable[[int], None]) -> None:
+    threads(3)
+
+    def counted(_: int) -> int:
+        with one_thread():
+            os.sched_yield()  # to another that would come in
+            return torch.get_num_threads()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(counted, range(200))) == {1}
+    with ThreadPoolExecutor(1) as pool:  # what a thread that is yet to come has
+        assert pool.submit(torch.get_num_threads).result() == 3

@@ -222,6 +222,7 @@ BAD = [
     ("classes: 3", "classes: 3\n    ~: 2", "'None' is not a setting"),
     ("classes: 3", "classes: 3\n    classes: 4", "line 5: 'classes' is given twice"),
     ("format: glue", "format: glu", "line 5: mood: 'format' is 'glu'; did you mean 'glue'?"),
+    ("format: glue", "format: csv", "glue reads files with commas or tabs"),
     ("    format: glue\n", "", "line 3: mood: 'format' is missing"),
     ("format: glue", "format: hub", "'files' does not go with format hub; remove it"),
     ("format: glue", "format: hub", "'hub' is missing; give {dataset: NAME"),

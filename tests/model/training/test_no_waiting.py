@@ -46,6 +46,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "r-drop": {"rdrop.weight": 1, "loss.smoothing": 0.1},
     "uncertainty": {"loss.weighting": "uncertainty"},
     "pals": PALS,
+    "lora": {"encoder.adapter": "lora"},
+    "gradients computed again": {"encoder.gradient_checkpointing": True},
     "frozen": {"encoder.frozen": True},
     "accumulate": {"batch.accumulate": 3},
     "two sequences": {"pair.encoding": "bi_difference", "encoder.pooling": "cls"},

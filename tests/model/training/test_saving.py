@@ -115,8 +115,15 @@ def test_training_goes_on_and_the_record_waits_for_the_checkpoint(
             assert not any((tmp_path / "run" / "checkpoints").glob("step-*"))
             held()
 
-    records = run(tasks, tmp_path / "run", watch=watch, heartbeat=0.0)
+    written: list[tuple[str, bool]] = []
+
+    def noted() -> None:  # as who brings it to storage is told
+        there = any((tmp_path / "run" / "checkpoints").glob("step-*"))
+        written.append((threading.current_thread().name.split("_")[0], there))
+
+    records = run(tasks, tmp_path / "run", watch=watch, heartbeat=0.0, written=noted)
     first = next(record for record in records if not record.get("heartbeat"))
+    assert ("checkpoint", True) in written
     assert first["step"] == 2 and len(steps) >= 4
     assert (tmp_path / "run" / "checkpoints" / first["checkpoint"]).is_dir()
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1

@@ -50,7 +50,7 @@ from tuner.ray_backend.trainable import (
 )
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.retention import CheckpointStore
-from tuner.runs.state import DEVICE_MEMORY, RunState, TrialState
+from tuner.runs.state import DEVICE_MEMORY, INFRASTRUCTURE, RunState, TrialState
 from tuner.runs.storage.storage import StorageLost
 from tuner.search.__main__ import first_failure
 from tuner.search.plan import stages_of_run
@@ -713,6 +713,17 @@ def test_a_teacher_is_found_where_the_run_is(engine_of: Callable[..., Engine]) -
         assert job.settings[key] == str(engine.folder / file)
 
 
+def test_a_teacher_outside_of_the_run_is_not_asked(engine_of: Callable[..., Engine]) -> None:
+    engine = engine_of(num_samples=1, slots=1)
+    name = begin_trial(engine)
+    engine.evaluated(name, record(400, 0.5))
+    engine.finished(name)
+    engine.distill({"distill.teacher": "../elsewhere.parquet"})
+    assert engine.next_job() is None
+    (taught,) = engine.state.distilled
+    assert taught.status == "failed" and "leads out of it" in taught.reason
+
+
 # --- from rung to rung --------------------------------------------------------------------------
 
 RESTART, CONTINUE = Stages(THREE_RUNGS), Stages(THREE_RUNGS, "continue")
@@ -1068,6 +1079,10 @@ def test_a_job_survives_its_journey() -> None:
         (MemoryError(), "memory"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), DEVICE_MEMORY),
         (torch.OutOfMemoryError("CUDA out of memory."), DEVICE_MEMORY),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in cublasCreate"), DEVICE_MEMORY),
+        (RuntimeError("CUDA error: unspecified launch failure"), INFRASTRUCTURE),
+        (RuntimeError("Triton Error [CUDA]: an illegal memory access"), INFRASTRUCTURE),
+        (RuntimeError("CUDA error: no kernel image is available for execution"), "code"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory"),
         (RuntimeError("shapes differ"), "code"),
         (StorageLost("cannot write x in s3://b/runs"), "storage"),

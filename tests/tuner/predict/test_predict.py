@@ -212,9 +212,10 @@ def test_an_ensemble_is_a_ensemble_that_can_be_written_by_hand(
         (["--out", "x", "--text", "a"], "leave --out away"),
         (["--text", "a", "b", "c"], "put each in quotes"),
         (["--out", "x", "--split", "tset"], "known: train, dev, test"),
+        (["--modle", "x"], "did you mean --model?\n  --out is missing"),
         (["--text", "a", "--task", "stt"], "no task 'stt'"),
         (["--text", "a", "--task", "sts"], "takes pairs"),
-        (["--out", "x", "--data", "nowhere"], "no such file"),
+        (["--out", "x", "--data", "nowhere"], "nowhere: 1 problem"),
         (["--out", "x", "--tasks", "sample"], "the model has no task 'sentiment'"),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from tuner.ray_backend.resources import (
     MOST_ON_CPUS,
     Resources,
     give_back_memory,
-    limit_memory,
+    keep_to_its_gpu,
     share_out,
 )
 from tuner.ray_backend.workers import Worker
@@ -81,17 +82,25 @@ def test_what_can_never_fit_is_refused(asked: dict[str, Any], message: str) -> N
         share(8, **asked)
 
 
-@pytest.mark.parametrize(("share_of_gpu", "limited"), [(0.0, []), (0.5, [0.5]), (1.0, [])])
-def test_who_shares_a_gpu_keeps_to_its_part(
-    share_of_gpu: float, limited: list[float], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("share_of_gpu", "limited", "seen"),
+    [(0.0, [], ""), (0.5, [0.5 - 1 / 32], "0"), (1.0, [], "0"), (1 / 32, [1 / 64], "0")],
+)
+def test_a_worker_keeps_to_its_part_of_a_gpu(
+    share_of_gpu: float, limited: list[float], seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of 16 GiB, and less what CUDA itself takes of it; without a part it sees none."""
     asked: list[float] = []
+    card = SimpleNamespace(total_memory=16 << 30)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: card)
     monkeypatch.setattr("torch.cuda.set_per_process_memory_fraction", asked.append)
     context = SimpleNamespace(get_assigned_resources=lambda: {"GPU": share_of_gpu})
     monkeypatch.setattr("ray.get_runtime_context", lambda: context)
-    limit_memory()
-    assert asked == limited
+    monkeypatch.setattr("ray.get_gpu_ids", lambda: [0] if share_of_gpu else [])
+    keep_to_its_gpu()
+    assert asked == limited and os.environ["CUDA_VISIBLE_DEVICES"] == seen
     Worker(lambda: None, threads=torch.get_num_threads())  # of a soup or a teacher
     assert asked == 2 * limited
 

@@ -235,7 +235,7 @@ def test_the_gain_is_not_taken_for_that_of_a_model_that_was_trained_for_longer(
     summary = SimpleNamespace(gain=gain, best=[SimpleNamespace(examples=longest)])
     text = Page(str(gain_of(SimpleNamespace(summary=summary)))).text  # type: ignore[arg-type]
     assert "after 400 examples each" in text and "best of 9 configurations" in text
-    assert ("The recommended model was trained for 1,200: this is not its gain" in text) == said
+    assert ("The recommended model was trained for 1,200 examples: this is not" in text) == said
 
 
 @pytest.mark.parametrize("made", ["page", "souped"])

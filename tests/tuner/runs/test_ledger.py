@@ -256,7 +256,9 @@ def test_torn_bytes_are_counted_and_kept_beside(path: Path, ledger: Ledger) -> N
         Ledger(path, warnings.append).close()
         assert path.read_bytes() == whole
         assert path.with_name(f"ledger.torn-{number}").read_bytes() == torn
-        zeros = "its end is zeros, as a power cut leaves; lines that stood there are lost"
+        zeros = (
+            "its end is zeros, as a crash of the machine leaves; lines that stood there are lost"
+        )
         why = zeros if b"\0" in torn else "the last line was cut short"
         assert warnings == [
             f"{path}: {why} ({len(torn)} bytes, kept in "

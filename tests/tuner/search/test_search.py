@@ -586,11 +586,13 @@ def test_faults_of_several_kinds_are_told_together(
     (storage / "default").mkdir(parents=True)
     (storage / "default" / "ledger.jsonl").touch()
     flags = "--num-samples 0 --objectives foo --time-budget-s 0 --encoder tiny".split()
-    assert main(["--storage-path", str(storage), *flags]) == 2
+    flags += ["--tasks", "cs224n", "--data", "/nowhere", "--storage-path", str(storage)]
+    assert main(flags) == 2
     said = capsys.readouterr().err
-    assert "\nsearch: 4 problems\n" in f"\n{said}"
+    assert "\nsearch: 5 problems\n" in f"\n{said}"
     for part in ("--num-samples must", "'foo' is not one", "--time-budget-s must", "give another"):
         assert part in said
+    assert said.count("/nowhere: is not a folder") == 1
 
 
 @pytest.mark.parametrize("more", [[], ["--kep", "3"]], ids=["as they are", "and a bad flag"])

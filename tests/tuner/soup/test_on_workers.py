@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -21,9 +22,11 @@ from model.tasks.task_set import load_task_set
 from model.training.checkpoint import write_manifest
 from model.training.prepare import build_model, fill_in
 from tuner.predict.predictor import load_predictor
+from tuner.ray_backend import workers
 from tuner.ray_backend.resources import Resources
 from tuner.ray_backend.session import Session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
+from tuner.ray_backend.workers import NoRoom, WorkerPool
 from tuner.runs.storage.storage import Storage
 from tuner.search.on_workers import on_workers
 from tuner.soup.__main__ import resources_of
@@ -174,6 +177,34 @@ def test_what_a_worker_cannot_fetch_is_done_here(tmp_path: Path, pool: type[Pool
     assert len(told) == 1 and "heads.safetensors" in told[0] and "here" in told[0]
     here = predictor.answer_texts(TEXTS)
     assert (found["sentiment"].values == here["sentiment"].values).all()
+
+
+def test_room_that_was_waited_for_in_vain_is_not_waited_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "PATIENCE", 0.01)
+    monkeypatch.setattr(workers.ray, "wait", lambda signs, timeout: ([], signs))
+    monkeypatch.setattr(WorkerPool, "_start", lambda pool: MagicMock())
+    pool = WorkerPool(lambda: None, TWO, pytest.fail)
+    with pytest.raises(NoRoom):
+        pool.ask()
+    monkeypatch.setattr(pool._changed, "wait", pytest.fail)
+    with pytest.raises(NoRoom):
+        pool.ask()
+
+
+def test_where_no_worker_is_left_the_work_is_done_here(
+    tmp_path: Path, pool: type[Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(pool: Pool, *question: Any) -> Any:
+        raise NoRoom("the cluster has no room for a worker")
+
+    monkeypatch.setattr(Pool, "ask", ask)
+    predictor, told = load_predictor(save_models(tmp_path / "run", 1)[0]), list[str]()
+    with on_workers(TWO, shared=True, warn=told.append) as there:
+        found = predictor.answer_texts(TEXTS, partial(there.answer, tmp_path / "run"))
+    assert told == ["the cluster has no room for a worker; evaluating here"]
+    assert (found["sentiment"].values == predictor.answer_texts(TEXTS)["sentiment"].values).all()
 
 
 def test_models_of_any_size_are_fetched_from_storage(

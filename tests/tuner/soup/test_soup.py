@@ -736,8 +736,9 @@ def test_bad_flags_are_refused(
 def test_a_folder_that_is_no_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(tmp_path)]) == 2
-    assert "run.yaml" in capsys.readouterr().err
+    assert main([str(tmp_path), "--keep", "0", "--methods", "gredy soup"]) == 2
+    said = capsys.readouterr().err
+    assert "run.yaml" in said and "--keep is 0" in said and "'greedy soup'" in said
 
 
 def test_fewer_ingredients_can_be_asked_for(run: Path, copy: Path, soup: SoupRecord) -> None:

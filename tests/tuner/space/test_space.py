@@ -453,3 +453,5 @@ def test_an_unknown_space_is_told_with_the_nearest() -> None:
         load_space("zzz")
     with pytest.raises(InputError, match="no such file"):
         load_space("nothing/here.yaml")
+    with pytest.raises(InputError, match=r"^search: 1 problem\n  --tasks: .*: no such file"):
+        load_space("default", tasks="none.yaml")

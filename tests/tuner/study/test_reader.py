@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def written(folder: Path, text: str) -> str:
 def test_every_study_in_the_folder_is_shipped() -> None:
     assert sorted(shipped_studies()) == sorted(p.stem for p in (ROOT / "studies").glob("*"))
     assert len(shipped_studies()) == 30
+
+
+def test_every_study_has_its_row_in_the_page_and_none_says_cannot() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text()
+    rows = [line.split("|")[3] for line in page.splitlines() if line.count("|") == 6]
+    named = {name for row in rows for name in re.findall(r"(?:run|report of) (\d{3}-[a-z-]+)", row)}
+    assert named == set(shipped_studies())
+    assert len(rows) > 50 and not any("cannot" in row for row in rows)
 
 
 @pytest.mark.parametrize("encoder", [None, "minilm"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from model.common.errors import InputError
@@ -17,15 +18,19 @@ from tuner.runs.open import open_run
 
 Warn = Callable[[str], None]
 Open = Callable[[], Destination]
+Model = Callable[[], dict[str, Path]]
 
 
 class Exporter:
     """Hands over what has changed since the last time."""
 
-    def __init__(self, source: RunSource, open_destination: Open, warn: Warn) -> None:
+    def __init__(
+        self, source: RunSource, open_destination: Open, warn: Warn, model: Model | None = None
+    ) -> None:
         self.source = source
         self.open_destination = open_destination
         self.warn = warn
+        self.model = model
         self.warned: set[str] = set()
         self.destination: Destination | None = None
         self.read: Snapshot | None = None  # what the ledger said last
@@ -33,6 +38,8 @@ class Exporter:
 
     def once(self) -> Snapshot:
         self.read = now = snapshot(open_run(self.source.folder, self._note))
+        if self.model is not None and now.state.ended is not None:
+            now = replace(now, model=self.model())
         before = self.sent.trials if self.sent else {}
         changed = [record for name, record in now.trials.items() if before.get(name) != record]
         if self.destination is None:

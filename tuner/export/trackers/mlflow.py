@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from model.common.errors import InputError
+from model.common.files import sha256_of
 from model.common.secrets import redact
 from tuner.export.trackers.destination import Destination, digest_of, needed
 from tuner.export.trackers.records import Outcome, Record, Snapshot
 
 T = TypeVar("T")
-KEY, OF, STATE, FILES = "stockpot.key", "stockpot.run", "stockpot.state", "stockpot.files"
+KEY, OF, STATE = "stockpot.key", "stockpot.run", "stockpot.state"
+FILES, MODEL = "stockpot.files", "stockpot.model"
 PARENT = "mlflow.parentRunId"
 STATUS: dict[Outcome, str] = {
     "running": "RUNNING",
@@ -57,6 +59,7 @@ class Mlflow(Destination):
         for trial in changed:
             self._write(trial, {KEY: trial.key, OF: now.search.key, PARENT: parent})
         self._write_files(now.search.key, now.files)
+        self._write_model(now.search.key, now.model)
 
     # --- what is there ------------------------------------------------------------------------
 
@@ -166,8 +169,27 @@ class Mlflow(Destination):
                     path.write_bytes(content)
                     inside = None if path.parent == Path(folder) else path.parent.name
                     self.client.log_artifact(run.info.run_id, str(path), inside)
-        self.client.set_tag(run.info.run_id, FILES, json.dumps(digests))
-        self.runs[key] = self.client.get_run(run.info.run_id)
+        self._note(key, FILES, json.dumps(digests))
+
+    def _write_model(self, key: str, files: dict[str, Path]) -> None:
+        """By a tag of its own: its files are large, and a text of MLflow's is not."""
+        assert self.runs is not None
+        if not files:
+            return
+        digest = digest_of({name: sha256_of(path) for name, path in files.items()})
+        run = self.runs[key]
+        if run.data.tags.get(MODEL) == digest:
+            return
+        for name, path in files.items():
+            self.client.log_artifact(run.info.run_id, str(path), str(Path(name).parent))
+        self._note(key, MODEL, digest)
+
+    def _note(self, key: str, tag: str, value: str) -> None:
+        """What is there, once it is."""
+        assert self.runs is not None
+        name = self.runs[key].info.run_id
+        self.client.set_tag(name, tag, value)
+        self.runs[key] = self.client.get_run(name)
 
 
 def points_of(record: Record) -> Iterator[tuple[str, float, float, int]]:

@@ -76,6 +76,7 @@ class Snapshot:
     search: Record
     trials: dict[str, Record]  # by their ids
     files: dict[str, bytes] = field(repr=False)  # by their paths in the run's folder
+    model: dict[str, Path] = field(default_factory=dict)  # where it lies, by the same
     state: RunState
 
     @property

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from model.common.files import atomic_folder, remove_folder
 from model.common.untrusted import read_regular
 from tuner.export.trackers.destination import Destination, needed
 from tuner.export.trackers.records import Record, Snapshot
 
+Files: TypeAlias = "dict[str, bytes | Path]"
 STEP = {"search": "finished_trials", "trial": "examples"}
 OWNER = "stockpot-run"  # a file in an offline run's folder: the key of its search
 
@@ -33,7 +35,7 @@ class Wandb(Destination):
             folder = Path(os.environ.get("WANDB_DIR", "."))
         self.folder = folder
         self.project = project
-        self.search: tuple[Record, dict[str, bytes]] | None = None  # as it was sent last
+        self.search: tuple[Record, Files] | None = None  # as it was sent last
 
     def place(self) -> str:
         if self.folder is None:
@@ -42,9 +44,10 @@ class Wandb(Destination):
         return f"{place}, to be sent with: wandb sync {shlex.quote(str(place))}/offline-run-*"
 
     def write(self, now: Snapshot, changed: Iterable[Record]) -> None:
-        files = {now.search.key: now.files}
+        own_files: Files = {**now.files, **now.model}
+        files = {now.search.key: own_files}
         records = list(changed)
-        if self.search != (now.search, now.files):
+        if self.search != (now.search, own_files):
             records.append(now.search)
         how = {"resume": "allow"} if self.folder is None else {"mode": "offline"}
         with tempfile.TemporaryDirectory() as place:
@@ -57,7 +60,7 @@ class Wandb(Destination):
                 for record in records:
                     self._keep(record, Path(place) / record.key, now.search.key)
         self._remove_others(now)
-        self.search = now.search, now.files
+        self.search = now.search, own_files
 
     def _keep(self, record: Record, place: Path, search: str) -> None:
         assert self.folder is not None
@@ -80,7 +83,7 @@ class Wandb(Destination):
                 remove_folder(owner.parent)
 
     def _send(
-        self, record: Record, group: str, files: dict[str, bytes], place: Path, how: dict[str, str]
+        self, record: Record, group: str, files: Files, place: Path, how: dict[str, str]
     ) -> None:
         kind = record.tags["kind"]
         # Neither this process nor this machine is what the run is about.
@@ -122,11 +125,14 @@ class Wandb(Destination):
         self._add_files(run, files)
         run.finish(exit_code=int(record.outcome == "failed"))
 
-    def _add_files(self, run: Any, files: dict[str, bytes]) -> None:
+    def _add_files(self, run: Any, files: Files) -> None:
         for name, content in files.items():
             path = Path(run.dir) / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            if isinstance(content, Path):
+                shutil.copyfile(content, path)
+            else:
+                path.write_bytes(content)
             run.save(str(path), base_path=run.dir, policy="now")
 
 

@@ -70,7 +70,10 @@ def gain_of(run: ReportedRun) -> Html:
     summary = run.summary
     if (gain := summary.gain) is not None:
         longest = summary.best[0].examples
-        trained = f" The recommended model was trained for {count(longest)}: this is not its gain."
+        trained = (
+            f" The recommended model was trained for {count(longest)} examples: "
+            "this is not its gain."
+        )
         return paragraph(
             f"What choosing settings gains over the default on held-out rows, after "
             f"{count(gain.examples)} examples each: ",

@@ -23,7 +23,13 @@ from model.common.errors import InputError
 from model.common.files import remove_folder
 from model.common.run_files import CONFIG, METRICS, SUMMARY
 from model.common.untrusted import inside, read_regular
-from model.training.checkpoint import MANIFEST, DamagedCheckpoint, checkpoints_in, verify
+from model.training.checkpoint import (
+    MANIFEST,
+    DamagedCheckpoint,
+    checkpoints_in,
+    is_checkpoint,
+    verify,
+)
 from tuner.runs.folder import (
     LEDGER,
     MODEL,
@@ -145,7 +151,7 @@ class RemoteCheckpointStore(CheckpointStore):
     def checkpoints(self, trial: str) -> list[str]:
         start = f"{TRIALS}/{trial}/checkpoints/"
         files = [path for path in self._files.get(trial, []) if path.startswith(start)]
-        return sorted({path[len(start) :].split("/")[0] for path in files})
+        return sorted(filter(is_checkpoint, {path[len(start) :].split("/")[0] for path in files}))
 
     def closed(self, trial: str) -> None:
         try:
@@ -226,8 +232,8 @@ class RemoteRun:
 def is_wanted(path: str, models: set[str]) -> bool:
     """Of trials/<id>/...: what is read when the search is over."""
     parts = path.split("/")
-    if len(parts) == 3:
-        return parts[2] in LIGHT
+    if len(parts) <= 3:
+        return parts[-1] in LIGHT and len(parts) == 3
     if parts[2] == "predictions":
         return True
     return "/".join(parts[1:4]) in models and parts[3] != "state" and parts[4:5] != STATE

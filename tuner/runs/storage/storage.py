@@ -10,9 +10,12 @@ as well, and never leave this class but for the file system: people see `shown`.
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +28,7 @@ from pyarrow import fs
 from model.common.errors import InputError
 from model.common.files import fsync_folder
 from model.common.secrets import HIDDEN, brief, hide
+from model.common.untrusted import inside, refuse_irregular
 from tuner.runs.ledger import MOST_BYTES
 
 PIECE = 1 << 20  # bytes at a time: memory is taken for what is asked for, not for what comes
@@ -86,6 +90,8 @@ class Storage:
     def files(self, folder: str = "") -> dict[str, int]:
         """path -> bytes of every file in a folder and below it; none if there is no folder."""
         system, root = self._place
+        if (here := self.folder) is not None:  # pyarrow would go wherever links lead
+            return self.insist("list", lambda: regular_files(here, folder))
         place = f"{root}/{folder}".rstrip("/")
         selector = fs.FileSelector(place, recursive=True, allow_not_found=True)
         found = self.insist("list", lambda: system.get_file_info(selector))
@@ -95,11 +101,11 @@ class Storage:
 
     def read(self, path: str) -> bytes | None:
         """A file's bytes, or None if there is none; InputError for one that is too large."""
-        system, root = self._place
+        system, place = self._place[0], self._at(path)
 
         def attempt() -> bytes | None:
             try:
-                with system.open_input_stream(f"{root}/{path}") as stream:
+                with system.open_input_stream(place) as stream:
                     content = bytearray()
                     while len(content) <= MOST_BYTES and (part := stream.read(PIECE)):
                         content += part
@@ -141,13 +147,13 @@ class Storage:
 
     def get(self, path: str, local: Path) -> None:
         """Copy a file to this machine. It appears whole, or not at all."""
-        system, root = self._place
+        system, place = self._place[0], self._at(path)
         local.parent.mkdir(parents=True, exist_ok=True)
         beside = local.with_name(f".{local.name}.{uuid.uuid4().hex[:8]}.tmp")
 
         def attempt() -> None:
             fs.copy_files(
-                f"{root}/{path}",
+                place,
                 str(beside),
                 source_filesystem=system,
                 destination_filesystem=fs.LocalFileSystem(),
@@ -162,10 +168,10 @@ class Storage:
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files; those that are gone already do not matter."""
-        system, root = self._place
+        system, _ = self._place
         for path in paths:
 
-            def attempt(place: str = f"{root}/{path}") -> None:
+            def attempt(place: str = self._at(path)) -> None:
                 try:
                     system.delete_file(place)
                 except FileNotFoundError:
@@ -203,23 +209,48 @@ class Storage:
                 time.sleep(pause)
         raise AssertionError  # the last attempt returns or raises
 
+    def _at(self, path: str) -> str:
+        """The place of a file. In a folder it is in there whatever links there are, and no pipe."""
+        system, root = self._place
+        if (here := self.folder) is not None:
+            refuse_irregular(inside(here, path))
+        return f"{root}/{path}"
+
     def _room_for(self, path: str) -> str:
         """Where to write: object stores show a file when it is whole, folders at once."""
-        system, root = self._place
+        system, _ = self._place
         if system.type_name != "local":
-            return f"{root}/{path}"
-        folder, _, name = f"{root}/{path}".rpartition("/")
-        system.create_dir(folder, recursive=True)
-        return f"{folder}/.{name}.tmp"
+            return self._at(path)
+        system.create_dir(self._at(path).rpartition("/")[0], recursive=True)
+        folder, slash, name = path.rpartition("/")
+        return self._at(f"{folder}{slash}.{name}.tmp")
 
     def _settle(self, path: str) -> None:
-        system, root = self._place
+        system, _ = self._place
         if system.type_name == "local":
-            system.move(self._room_for(path), f"{root}/{path}")
+            system.move(self._room_for(path), self._at(path))
 
     def _said(self, error: BaseException) -> str:
         """An error in one line, without what must not be said."""
         return brief(hide(str(error), secrets_of(self.url)), 300)
+
+
+def regular_files(root: Path, folder: str) -> dict[str, int]:
+    """Of a folder of this machine, as `Storage.files`, without going through links."""
+
+    def told(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    start = inside(root, folder) if folder else root
+    found: dict[str, int] = {}
+    for place, _, names in os.walk(start, onerror=told):
+        for file in (Path(place, name) for name in names):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                status = file.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    found[file.relative_to(root).as_posix()] = status.st_size
+    return found
 
 
 def is_url(text: object) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from tuner.export.hub.push import prepared
 from tuner.export.hub.sentences import FILES
 from tuner.push import main
 from tuner.soup.make import make_soup
+from tuner.soup.text import Origin, hub_name, origin_of
 
 NAME = "me/films"
 # huggingface_hub's own, of the way it sends files to LFS.
@@ -138,6 +141,25 @@ def test_the_card_is_one_by_the_hub_s_own_rules(run: Path) -> None:
     assert float(row[2]) <= float(row[1]) <= float(row[3])
     assert "The classes of mood: 0 bad, 1 fair, 2 good." in text
     assert "base_model" not in text and str(run.parent) not in text  # paths of this machine
+
+
+def test_the_card_names_the_encoder_and_the_data_sets_that_the_hub_has(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import ModelCard
+
+    def on_hub(*given: Any) -> Origin:
+        return replace(
+            origin_of(*given), base_model=hub_name("minilm"), datasets={"mood": "me/sst"}
+        )
+
+    monkeypatch.setattr("tuner.export.hub.push.origin_of", on_hub)
+    with prepared(run, NAME, "greedy soup") as made:
+        found = ModelCard.load(made.folder / "README.md").data
+    assert found.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+    assert found.datasets == ["me/sst"]
+    assert {e.dataset_type for e in found.eval_results if e.task_name == "mood"} == {"me/sst"}
+    assert hub_name("tiny") is hub_name(str(run)) is None
 
 
 def test_the_example_of_the_card_runs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

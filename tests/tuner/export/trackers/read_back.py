@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -62,11 +63,20 @@ def mlflow(uri: str) -> dict[str, Any]:
         assert len(points) == len(set(points))
         info = (run.info.run_name, run.info.status, run.info.start_time, run.info.end_time)
         parent = names.get(run.data.tags.get(PARENT, ""))
-        files = [each.path for each in client.list_artifacts(run.info.run_id)]
+        files = dict(_mlflow_files(client, run.info.run_id))
         key = run.data.tags[KEY]
         assert key not in found
         found[key] = (info, parent, run.data.params, tags, sorted(points), files)
     return found
+
+
+def _mlflow_files(client: Any, run: str, inside: str | None = None) -> Iterator[tuple[str, bytes]]:
+    for each in client.list_artifacts(run, inside):
+        if each.is_dir:
+            yield from _mlflow_files(client, run, each.path)
+            continue
+        with TemporaryDirectory() as place:
+            yield each.path, Path(client.download_artifacts(run, each.path, place)).read_bytes()
 
 
 # --- W&B ------------------------------------------------------------------------------------------

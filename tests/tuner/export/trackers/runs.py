@@ -7,6 +7,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import save_file
+
+from model.evaluation.model_folder import HEADS, SPEC
+from tuner.export.hub.folder import CONFIG, TOKENIZER
 from tuner.export.trackers.destination import Destination
 from tuner.export.trackers.follow import Exporter
 from tuner.export.trackers.records import Snapshot, snapshot
@@ -14,6 +19,7 @@ from tuner.export.trackers.source import RunSource
 from tuner.runs.folder import LEDGER
 from tuner.runs.lines import FIRST, encode
 from tuner.runs.open import open_run
+from tuner.soup.record import SOUP
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "run-0.2.tar.gz"
 SECRET = "hunter2-hunter2"
@@ -59,6 +65,15 @@ def without_last_trial(run: Path) -> str:
     key = snapshot_of(run).trials["t0002"].key
     write_events(run, [event for event in events_of(run) if event.get("trial") != "t0002"])
     return key
+
+
+def add_soup(run: Path) -> None:
+    """As much of a model folder as an export reads."""
+    (run / SOUP).mkdir()
+    for name in (CONFIG, TOKENIZER, SPEC):
+        (run / SOUP / name).write_text(json.dumps({"_name_or_path": str(run)}))
+    for name in ("model.safetensors", HEADS):
+        save_file({"weight": torch.ones(3)}, run / SOUP / name)
 
 
 def snapshot_of(run: Path) -> Snapshot:

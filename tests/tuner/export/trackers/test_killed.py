@@ -49,10 +49,12 @@ setattr(owner, name, held)
 # One of two tables; some of a trial's curves; a folder that is not renamed yet; a run that
 # was removed to be written anew; half of a run; a study with one trial more, the last one open.
 TABLES = "tuner.export.trackers.tables", "write_atomic", 1
+CURVES = "mlflow.tracking.client", "MlflowClient.log_batch", 4
 MOMENTS = {
     "csv": TABLES,
     "parquet": TABLES,
-    "mlflow": ("mlflow.tracking.client", "MlflowClient.log_batch", 4),
+    "mlflow": CURVES,
+    "mlflow over HTTP": CURVES,
     "wandb": ("tuner.export.trackers.wandb", "copy_plain", 2),
     "trackio": ("trackio.sqlite_storage", "SQLiteStorage.delete_run", 2),
     "aim": ("aim", "Run.track", 50),
@@ -69,12 +71,11 @@ PACKAGES = {
 class Place:
     """Where a tool keeps what it is given."""
 
-    def __init__(self, tool: str, folder: Path) -> None:
+    def __init__(self, tool: str, folder: Path, out: str | None = None) -> None:
         self.tool, self.folder = tool, folder
         folder.mkdir()
         database = {"mlflow": "mlflow.db", "optuna": "studies.db"}.get(tool)
-        self.out = f"sqlite:///{folder}/{database}" if database else str(folder / "out")
-
+        self.out = out or (f"sqlite:///{folder}/{database}" if database else str(folder / "out"))
         self.words = ["export", "--to", tool, "--out", self.out, "--quiet"]
 
     def export(self, run: Path) -> None:
@@ -117,28 +118,34 @@ def shown(trial: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("tool", MOMENTS)
 def test_an_export_that_is_killed_and_run_again_twice_is_the_undisturbed_one(
-    tmp_path: Path, tool: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    tool: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
+    moment = MOMENTS[tool]
+    tool, *over = tool.split()
     if tool in PACKAGES:
         pytest.importorskip(tool, reason=PACKAGES[tool])
     for name, value in QUIET.items():
         monkeypatch.setenv(name, value)
-    run, place, other = (
-        recorded(tmp_path),
-        Place(tool, tmp_path / "there"),
-        Place(tool, tmp_path / "undisturbed"),
-    )
+    server = request.getfixturevalue("mlflow_server") if over else None
+    run, place = recorded(tmp_path), Place(tool, tmp_path / "there", server)
+    other = Place(tool, tmp_path / "undisturbed")
     other.export(run)
     whole = until(run, 12)  # a trial has finished, and one is under way
     place.export(run)
     until(run, len(whole), whole)
-    killed = place.start_held(run, *MOMENTS[tool])
+    killed = place.start_held(run, *moment)
     wait_until_held(killed)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     for _ in range(2):
         place.export(run)
         assert place.read() == other.read()
+    if over:
+        assert capfd.readouterr().out == ""  # a server has addresses, which MLflow likes to tell
 
 
 def wait_until_held(process: subprocess.Popen[str]) -> None:

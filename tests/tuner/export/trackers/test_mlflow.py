@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -29,15 +24,17 @@ from tests.tuner.export.trackers.read_back import mlflow as state_of  # noqa: E4
 from tests.tuner.export.trackers.read_back import mlflow_runs as runs_of  # noqa: E402
 from tests.tuner.export.trackers.runs import (  # noqa: E402
     SECRET,
+    add_soup,
     events_of,
     export,
     fail,
     recorded,
+    snapshot_of,
     until,
     without_last_trial,
     write_events,
 )
-from tests.tuner.search_runs import PATIENCE  # noqa: E402
+from tuner.export.__main__ import main  # noqa: E402
 from tuner.export.trackers.follow import Exporter  # noqa: E402
 from tuner.export.trackers.mlflow import FILES, Mlflow  # noqa: E402
 from tuner.export.trackers.source import RunSource  # noqa: E402
@@ -205,52 +202,21 @@ def test_files_that_did_not_change_are_not_sent_again(run: Path, uri: str) -> No
     assert len(tagged) == 1
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """The whole package's, which does not go with the pins: from an environment of its own."""
-    if not (command := os.environ.get("MLFLOW_SERVER")):
-        pytest.skip("MLFLOW_SERVER is not set: the path of the command mlflow of the whole package")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    place = ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
-    files = ["--artifacts-destination", str(tmp_path / "artifacts")]
-    words = [command, "server", "--host", "127.0.0.1", "--port", port, "--workers", "1"]
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    environment.pop("PYTHONPATH", None)
-    process = subprocess.Popen(
-        [*words, *place, *files],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        uri = f"http://127.0.0.1:{port}"
-        wait_for(lambda: bool(urlopen(f"{uri}/version", timeout=10).read()))
-        yield uri
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-
-
-@pytest.mark.slow
-def test_to_a_server_over_http_it_is_the_same_once_and_again(
-    run: Path, server: str, at_once: dict[str, Any], capfd: pytest.CaptureFixture[str]
+def test_the_soup_goes_along_as_a_model_folder_and_once(
+    run: Path, uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for _ in range(2):
-        export(run, Mlflow(server, "stockpot"))
-        assert state_of(server) == at_once
-    assert capfd.readouterr().out == ""
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            if done():
-                return
-        except Exception:  # tables that are just being made
-            pass
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    words = [str(run), "--out", uri, "--quiet", "--soup", "--to"]
+    assert main([*words, "mlflow"]) == 0
+    assert "has no soup to send" in capsys.readouterr().err
+    add_soup(run)
+    assert main([*words, "mlflow"]) == 0
+    files = state_of(uri)[snapshot_of(run).search.key][5]
+    for name in ("model.safetensors", "heads.safetensors"):
+        assert files[f"soup/{name}"] == (run / "soup" / name).read_bytes()
+    assert files["soup/config.json"].strip() == b"{}"  # no path of this machine
+    monkeypatch.setattr("mlflow.MlflowClient.log_artifact", pytest.fail)
+    assert main([*words, "mlflow"]) == 0
+    (run / "soup" / "notes.txt").write_text("not for everybody")
+    assert main([*words, "mlflow"]) == main([*words, "csv"]) == 2
+    said = capsys.readouterr().err
+    assert "'notes.txt' is not part of a model" in said and "--to csv takes no files" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ pytestmark = [
 from tests.tuner.export.trackers.read_back import wandb as read_back  # noqa: E402
 from tests.tuner.export.trackers.runs import (  # noqa: E402
     SECRET,
+    add_soup,
     events_of,
     export,
     recorded,
+    snapshot_of,
     until,
     without_last_trial,
     write_events,
@@ -62,6 +65,16 @@ def test_the_search_and_its_trials_are_one_group_and_again_is_the_same(
     assert read_back(out) == found
     for path in out.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_the_soup_goes_along(run: Path, tmp_path: Path) -> None:
+    add_soup(run)
+    model = {f"soup/{path.name}": path for path in (run / "soup").iterdir()}
+    now = replace(snapshot_of(run), model=model)
+    Wandb(tmp_path / "out", "films").write(now, now.trials.values())
+    (place,) = (tmp_path / "out" / "wandb").glob(f"*-{now.search.key}")
+    for name, path in model.items():
+        assert (place / "files" / name).read_bytes() == path.read_bytes()
 
 
 def test_a_trial_that_a_force_cut_off_goes_or_is_replaced_and_another_search_s_stays(

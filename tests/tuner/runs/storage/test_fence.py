@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,18 @@ from model.common.errors import InputError
 from tests.tuner.made_up_runs import begin, create
 from tests.tuner.s3_server import S3
 from tuner.runs.ledger import Ledger, read_events
+from tuner.runs.state import RunState
 from tuner.runs.storage import fence
 from tuner.runs.storage.fence import Amazon, Compared, FencedFile, Google, Superseded, backend_of
 from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_over, is_signed, read_sign
 from tuner.runs.storage.node_folder import NodeFolder
-from tuner.runs.storage.remote import fetch, follow
+from tuner.runs.storage.remote import (
+    RemoteCheckpointStore,
+    RemoteRun,
+    fetch,
+    follow,
+    forget_unknown,
+)
 from tuner.runs.storage.storage import Storage, StorageLost
 
 
@@ -450,6 +459,41 @@ def test_names_in_storage_do_not_lead_out_of_the_folder(s3: S3, tmp_path: Path) 
     with pytest.raises((InputError, StorageLost)):
         fetch(storage.url, "run", tmp_path / "deep" / "here", silent)
     assert not list(tmp_path.rglob("evil"))
+
+
+def test_what_nobody_put_into_storage_is_passed_over(storage: Storage, tmp_path: Path) -> None:
+    for path in ("trials/readme", "trials/t0000/checkpoints/a name/x"):
+        storage.write(path, b"x")
+    storage.write("trials/t0000/checkpoints/step-00000001/model/x", b"x")
+    store = RemoteCheckpointStore(storage, Mirror(storage, tmp_path / "here"))
+    assert store.checkpoints("t0000") == ["step-00000001"]
+    RemoteRun(storage, tmp_path / "here", silent).fetch_models({})
+
+
+def test_links_in_a_folder_of_storage_lead_nowhere(tmp_path: Path) -> None:
+    """What is below them would else be taken for unknown trials, and removed."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").write_text("mine")
+    storage = Storage(f"file://{tmp_path}/there")
+    storage.write("ledger.jsonl", b"")
+    for name in ("trials", "driver.json", ".space.yaml.tmp"):
+        (tmp_path / "there" / name).symlink_to(tmp_path / "mine")
+    (tmp_path / "there" / "again").symlink_to(tmp_path / "there")
+    os.mkfifo(tmp_path / "there" / "run.yaml")
+    assert storage.files() == {"ledger.jsonl": 0}
+    attempts: list[Callable[[], Any]] = [
+        lambda: forget_unknown(storage, RunState(), silent),
+        lambda: storage.read("trials/letter"),
+        lambda: storage.read("driver.json"),
+        lambda: storage.read("run.yaml"),
+        lambda: storage.write("trials/letter", b"theirs"),
+        lambda: storage.write("space.yaml", b"theirs"),
+        lambda: storage.remove(["trials/letter"]),
+    ]
+    for attempt in attempts:
+        with pytest.raises(InputError, match=r"leads out of it|is a pipe"):
+            attempt()
+    assert (tmp_path / "mine" / "letter").read_text() == "mine"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"[" * 99_999, b'{"pid": "x", "host": 1}'])

@@ -16,6 +16,7 @@ import yaml
 
 from model.cli.command import free_folder, main, make_parser, requested
 from model.common.files import sha256_of
+from model.tasks.task_set import load_task_set
 from model.training.step import TrainingDiverged
 from tests.forks import Fork
 
@@ -273,12 +274,18 @@ def test_settings_that_nothing_reads_are_told(arguments: list[str], said: list[s
 
 
 def test_a_run_s_config_brings_its_data_folder(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+        for task in load_task_set("cs224n"):
+            for name in task.source.files.values():
+                (folder / name).touch()
     file = tmp_path / "config.yaml"
-    file.write_text("tasks: cs224n\ndata: /some/where\nsettings: {seed: 3}\n")
-    arguments = ["--config", str(file), "--out", "run"]
-    assert requested(make_parser().parse_args(arguments), print).data == Path("/some/where")
-    other = [*arguments, "--data", "/else"]
-    assert requested(make_parser().parse_args(other), print).data == Path("/else")
+    file.write_text(f"tasks: cs224n\ndata: {own}\nsettings: {{seed: 3}}\n")
+    arguments = ["--config", str(file), "--encoder", "tiny", "--out", "run"]
+    assert requested(make_parser().parse_args(arguments), print).data == own
+    elsewhere = [*arguments, "--data", str(other)]
+    assert requested(make_parser().parse_args(elsewhere), print).data == other
 
 
 def test_the_first_interrupt_is_answered_and_the_second_says_how_to_go_on(

@@ -8,7 +8,6 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from model.modules.encoder import load_encoder, load_tokenizer
 from model.modules.multitask import ModelSpec, MultitaskModel, TaskSpec
 from model.tasks.task_set import TaskSet, load_task_set
 from tests.installed import build_wheel, install
+from tests.shared_ray import SHARED_RAY, SharedRay
 
 # A busy machine must not fail a test, nor a lucky draw pass it.
 settings.register_profile("stockpot", deadline=None, derandomize=True)
@@ -95,30 +95,11 @@ def tasks() -> TaskSet:
     return load_task_set("sample")
 
 
-class SharedRay:
-    """One Ray for all searches of this process: a start takes longer than a small search."""
-
-    def __init__(self) -> None:
-        self.open = ExitStack()
-
-    def start(self) -> None:
-        import ray
-
-        from tuner.ray_backend.session import ray_session
-
-        if not ray.is_initialized():
-            self.open.enter_context(ray_session(None))
-
-    def stop(self) -> None:
-        self.open.close()
-
-
 @pytest.fixture(scope="session")
 def shared_ray() -> Iterator[SharedRay]:
     """For tests that need a Ray of their own, to stop this one: `shared_ray.stop()`."""
-    shared = SharedRay()
-    yield shared
-    shared.stop()
+    yield SHARED_RAY
+    SHARED_RAY.stop()
 
 
 @pytest.fixture(scope="module")

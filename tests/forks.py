@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from tempfile import TemporaryFile
 
+from tests.shared_ray import SHARED_RAY
+
 
 class Fork:
     """Work in a fork of this process, in a session of its own, and used as a `Popen` is.
@@ -20,6 +22,8 @@ class Fork:
     """
 
     def __init__(self, work: Callable[[], int]) -> None:
+        # A fork that so much as asks Ray for something over its parent's connection waits for ever.
+        SHARED_RAY.stop()
         self.said = TemporaryFile("w+", encoding="utf-8")
         self.text = ""
         self.returncode: int | None = None

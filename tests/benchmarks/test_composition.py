@@ -28,7 +28,7 @@ assert [task.name for task in overall_only(space).space.task_set] == ["overall"]
 
 
 def test_its_best_parts_are_the_best_and_its_curves_cross() -> None:
-    run(SAYS)
+    run("-c", SAYS)
 
 
 @pytest.mark.slow

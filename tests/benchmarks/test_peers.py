@@ -84,7 +84,7 @@ assert list(rows_of(found, ["random"], 1, [1], [{**row, "way": "random"}]))[0]["
 
 
 def test_truth_luck_and_costs_are_those_of_the_recorded_curves(tmp_path: Path) -> None:
-    run(RECORDED, str(tmp_path))
+    run("-c", RECORDED, str(tmp_path))
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ QUICK = {"encoder": "tiny", "trials": 2, "held_out": 60, "budget": 240, "dev_row
 
 def run_cells(arguments: argparse.Namespace, work: Path) -> int:
     """Do what is missing, one cell after the other; the number of those that failed."""
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(arguments.threads)
     material = get_material(
         arguments.tasks, arguments.data, work, arguments.dev_rows, arguments.held_out
     )
@@ -142,6 +142,7 @@ def make_parser() -> argparse.ArgumentParser:
     names = [*ARMS, *GENEROUS]
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=names, metavar="ARM")
     parser.add_argument("--dev-rows", type=int, default=400, help="of each task, to choose by")
+    parser.add_argument("--threads", type=int, default=THREADS, help="of runs without Ray")
     parser.add_argument("--ours-flags", default="", help="more flags for the search")
     parser.add_argument("--ours-name", default="ours", help="its name in the table, if it has more")
     parser.add_argument("--ours-without", choices=PARTS, help="a part that our search leaves out")

@@ -104,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         if (wanted.out / SUMMARY).is_file():
             print(f"{wanted.out} is already finished; its model is in {wanted.out / 'model'}")
             return 0
+        require_encoder(wanted.config.encoder.name)
     else:
         wanted = requested(arguments, console.warn)
     if arguments.out is not None:
@@ -238,7 +239,6 @@ def resumed(arguments: argparse.Namespace) -> Wanted:
     layer = Layer(document.data.get("settings") or {}, str(path), document, ("settings",))
     data = document.data.get("data")
     config = parse_layers([layer], tasks)
-    require_encoder(config.encoder.name)
     wanted = Wanted(tasks, Path(data) if data else None, config, arguments.out)
     refuse_changes(arguments, layer, wanted)
     return wanted

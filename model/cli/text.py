@@ -40,7 +40,9 @@ def say(text: str, stream: TextIO | None = None) -> None:
     """Print to a stream that may be closed or know few characters: the work is done by now, and
     nobody should lose it to its last line. What it quotes may be a stranger's."""
     stream = stream or sys.stdout
-    text = "\n".join(map(tame, text.split("\n")))
+    parts = re.split("(\r?\n|\t)", text)  # between these every other one
+    parts[::2] = map(tame, parts[::2])
+    text = "".join(parts).replace("\r\n", "\n")
     try:
         encoding = getattr(stream, "encoding", None) or "utf-8"
         print(text.encode(encoding, "replace").decode(encoding), file=stream, flush=True)

@@ -33,7 +33,8 @@ KINDS = {
     stat.S_ISBLK: "a device",
 }
 TEXTS = (".json", ".txt", ".jinja", ".model")  # of a model's folder
-INDEX = ".index.json"  # of weights in several files
+# Of weights in several files, as transformers reads them.
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 TEMPLATES = "additional_chat_templates"  # the one folder in it that transformers reads
 REMEDY = "put back the file that was there, or remove this"
 
@@ -101,7 +102,7 @@ def refuse_unreadable(folder: Path) -> None:
         if entry.name.endswith(TEXTS) and (size := _size_of(entry)) > MOST_BYTES:
             fault = f"has {size:,} bytes, and no such file has more than {MOST_BYTES:,}; {REMEDY}"
             raise InputError(entry.path, [fault])
-        if entry.name.endswith(INDEX):
+        if entry.name in INDEXES and entry.is_file():
             _refuse_parts_elsewhere(Path(entry.path))
 
 

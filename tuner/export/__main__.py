@@ -52,7 +52,7 @@ def make_parser() -> Parser:
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Use this project or experiment in the tool (default: stockpot)."
     parser.add_argument("--project", default="stockpot", metavar="NAME", help=text)
-    text = "Send the soup along as a model folder, to MLflow or W&B, once the search has ended."
+    text = "Send the soup along as a model folder, to MLflow or W&B, once it is made."
     parser.add_argument("--soup", action="store_true", help=text)
     text = "Go on until the search has ended."
     parser.add_argument("--follow", action="store_true", help=text)
@@ -111,14 +111,20 @@ def soup_of(
         fault = "a run in storage is read without its models; fetch it: stockpot cluster fetch"
         raise InputError("--soup", [fault])
 
+    found: dict[tuple[int, int], dict[str, Path]] = {}  # a model is large: gathered once each
+
     def gathered() -> dict[str, Path]:
         place = source.folder / SOUP
         if not place.is_dir():  # the driver makes it after the last event
             return {}
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="stockpot-export-")))
-        names = check_folder(place)
-        gather(place, names, folder)
-        return {f"{SOUP}/{name}": folder / name for name in names}
+        status = place.stat()
+        seen = status.st_ino, status.st_mtime_ns
+        if seen not in found:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="stockpot-export-")))
+            names = check_folder(place)
+            gather(place, names, folder)
+            found[seen] = {f"{SOUP}/{name}": folder / name for name in names}
+        return found[seen]
 
     return gathered
 

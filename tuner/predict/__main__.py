@@ -58,7 +58,8 @@ def make_parser() -> Parser:
         "--out", type=Path, metavar="DIR", help="Write the predictions to this folder."
     )
     add_quiet(where, "Print only warnings.")
-    parser.check = option_faults
+    # A flag without its value is a fault already, and not one that is missing.
+    parser.check = lambda found: [] if parser.unread & {"text", "out"} else option_faults(found)
     return parser
 
 

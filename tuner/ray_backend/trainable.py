@@ -52,6 +52,8 @@ OF_THE_MACHINE = {
     *(errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH),
 }
 OF_THE_DEVICE = ("cuda error", "hip error", "triton error [cuda]")
+# A card, a driver and a torch that do not go together: so it would be in every process.
+UNFIT_DEVICE = ("no kernel image", "unsupported toolchain", "invalid device function")
 
 
 class WorkerUnfit(Exception):
@@ -350,7 +352,7 @@ def is_end_of_the_device(error: Exception) -> bool:
     return (
         isinstance(error, RuntimeError)
         and any(said in text for said in OF_THE_DEVICE)
-        and "no kernel image" not in text
+        and not any(said in text for said in UNFIT_DEVICE)
     )
 
 

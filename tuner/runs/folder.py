@@ -197,7 +197,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         if type(data.setdefault("epoch", 0)) is not int:
             raise ValueError
         if faults := faults_of(SearchRequest, request):
-            raise InputError(str(folder / RUN), faults)
+            raise InputError(str(folder / RUN), [f"request: {fault}" for fault in faults])
         SearchRequest.from_dict(request)
     except (TypeError, ValueError) as error:  # cut short, or written by somebody else
         if isinstance(error, InputError):

@@ -38,14 +38,20 @@ class Exporter:
 
     def once(self) -> Snapshot:
         self.read = now = snapshot(open_run(self.source.folder, self._note))
-        if self.model is not None and now.state.ended is not None:
-            now = replace(now, model=self.model())
+        refused = None
+        if self.model is not None:
+            try:
+                now = replace(now, model=self.model())
+            except InputError as error:  # all else is sent all the same
+                refused = error
         before = self.sent.trials if self.sent else {}
         changed = [record for name, record in now.trials.items() if before.get(name) != record]
         if self.destination is None:
             self.destination = self.open_destination()
         self.destination.write(now, changed)
         self.sent = now
+        if refused is not None:
+            raise refused
         return now
 
     def forget(self) -> None:

@@ -57,12 +57,19 @@ class Follower:
         self.process.communicate()
 
 
+@pytest.fixture(params=["sqlite", "http"])
+def uri(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    if request.param == "http":
+        return str(request.getfixturevalue("mlflow_server"))
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
 @pytest.fixture
-def follow(tmp_path: Path) -> Iterator[Callable[[], Follower]]:
+def follow(tmp_path: Path, uri: str) -> Iterator[Callable[[], Follower]]:
     made: list[Follower] = []
 
     def start() -> Follower:
-        made.append(Follower(tmp_path / "default", f"sqlite:///{tmp_path}/mlflow.db"))
+        made.append(Follower(tmp_path / "default", uri))
         return made[-1]
 
     yield start
@@ -72,9 +79,9 @@ def follow(tmp_path: Path) -> Iterator[Callable[[], Follower]]:
 
 
 def test_a_search_and_its_follower_are_killed_and_go_on_and_no_run_comes_twice(
-    tmp_path: Path, follow: Callable[[], Follower]
+    tmp_path: Path, uri: str, follow: Callable[[], Follower]
 ) -> None:
-    run, uri = tmp_path / "default", f"sqlite:///{tmp_path}/mlflow.db"
+    run = tmp_path / "default"
     assert mlflow_runs(uri) == []  # its tables are made here, by one process
     # It stops when a trial has finished, another is under way and there is one to come.
     search = Started.start(tmp_path, *FEW, hold=[Moment("finished")], workers=2, ray=False)

@@ -33,6 +33,7 @@ class Flag:
     short: str | None = None
     free: bool = False  # may be another when a run goes on
     read: Callable[[Any], Any] = lambda value: value  # how it is written -> what it means
+    write: Callable[[Any], list[str]] | None = None  # back: one text for each time it is typed
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ class TypedFlag(Typed):
 
     def arguments(self, value: Any) -> list[str]:
         """What is typed for this value."""
-        return [self.text] if self.kind is bool else [self.text, self.written(value)]
+        if self.kind is bool:
+            return [self.text]
+        texts = self.flag.write(value) if self.flag.write else [self.written(value)]
+        return [word for text in texts for word in (self.text, text)]
 
     def shown(self, value: Any) -> Any:
         """A value as the flag means it."""

@@ -10,10 +10,12 @@ CONSOLE = "stockpot"
 MODULES = {"train": "model.train", "data": "model.data"}  # the others are tuner's
 
 
-def command(name: str, *arguments: object) -> str:
-    """`stockpot NAME ...` where that was typed, else `python -m ...`."""
+def command_words(name: str) -> list[str]:
+    """`stockpot NAME` where that was typed, else `python -m ...`."""
     if Path(sys.argv[0]).stem == CONSOLE:
-        start = [CONSOLE, name]
-    else:
-        start = ["python", "-m", MODULES.get(name, f"tuner.{name}")]
-    return shlex.join([*start, *map(str, arguments)])
+        return [CONSOLE, name]
+    return ["python", "-m", MODULES.get(name, f"tuner.{name}")]
+
+
+def command(name: str, *arguments: object) -> str:
+    return shlex.join([*command_words(name), *map(str, arguments)])

@@ -32,6 +32,7 @@ from model.tasks.task_set import LOSSES, TaskSet
 
 __all__ = ["SETTINGS", "Layer", "RunConfig", "describe_settings", "flatten", "load_preset"]
 __all__ += [
+    "assignment",
     "parse_assignment",
     "parse_assignments",
     "parse_layers",
@@ -130,6 +131,12 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         problem = getattr(error, "problem", None) or "not valid YAML"
         remedy = "put the value in quotes, or a list in [brackets]"
         raise InputError("--set", [f"{show(text)}: {problem}; {remedy}"]) from None
+
+
+def assignment(key: str, value: Any) -> str:
+    """Back: 'smart.weight', 5 -> 'smart.weight=5'"""
+    written = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
+    return f"{key}={written.removesuffix('...').strip()}"
 
 
 def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:

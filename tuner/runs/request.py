@@ -46,6 +46,12 @@ def read_set(given: Any) -> Any:
     return parse_assignments(given)
 
 
+def write_set(settings: Mapping[str, Any]) -> list[str]:
+    from model.config.parse import assignment
+
+    return [assignment(key, value) for key, value in settings.items()]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
     """What defines a search. On --resume it comes from run.yaml and must not change."""
@@ -79,6 +85,7 @@ class SearchRequest:
             "K=V",
             "none",
             read=read_set,
+            write=write_set,
         ),
     ] = field(default_factory=dict)
     seed: Annotated[
@@ -146,6 +153,7 @@ class SearchRequest:
             *("Run the best N again with S seeds before the finals, as 3x3.", HOW, "NxS"),
             "where the budget pays for it",
             read=read_confirm,
+            write=lambda given: ["x".join(map(str, given))],
         ),
     ] = None
     distill: Annotated[

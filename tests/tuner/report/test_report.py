@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -20,11 +21,13 @@ import pytest
 from scipy.stats import pearsonr
 from sklearn.metrics import accuracy_score, confusion_matrix
 
+from model.cli.flags import given_for
 from model.common.errors import InputError
 from tests.tuner.report_runs import EVIL, EVIL_IMAGE, add_failure, add_soup, make_run
 from tests.tuner.scoring.test_summary import EXPECTED
 from tests.tuner.search_runs import aim, state_of
 from tests.tuner.soup_runs import write_record
+from tuner.engine.stages import Rung, Stages
 from tuner.report import figures
 from tuner.report.__main__ import main
 from tuner.report.answer.collect import BestAnswer, Contender, collect_answer
@@ -41,14 +44,16 @@ from tuner.report.mistakes.draw import draw_result
 from tuner.report.mistakes.section import mistakes_section
 from tuner.report.mistakes.vectors import collect_clouds
 from tuner.report.numbers import Estimate, short
-from tuner.report.repeating.collect import collect_repeating
+from tuner.report.repeating.collect import collect_repeating, search_command
 from tuner.report.run import load_run
 from tuner.report.write import report_of, write_report
 from tuner.runs.folder import LEDGER
 from tuner.runs.ledger import Ledger, read_events
+from tuner.runs.request import SearchRequest
 from tuner.runs.state import RunState
 from tuner.scoring.crossfit import Difference
 from tuner.scoring.summary import Gain
+from tuner.search.__main__ import make_parser
 from tuner.search.finish import with_report
 from tuner.search.terminal import SearchConsole
 from tuner.soup.methods import METHODS
@@ -313,6 +318,29 @@ def test_the_best_is_trained_again_with_the_searchs_own_evaluations(run: Path) -
     settings = dict(collect_repeating(found).settings)
     most = int(settings["budget.examples"].replace(",", ""))
     assert int(settings["budget.eval_every"].replace(",", "")) == -(-most // 3)
+
+
+def test_the_command_that_repeats_a_search_means_the_same_search(run: Path) -> None:
+    found = load_run(run)
+    changed = {
+        **{"distill": True, "early_stopping": False, "finals": 3, "confirm": (3, 2)},
+        **{"warm_start": (str(run), "/a b"), "objectives": ("mood", "near"), "keep": 2},
+        **{"reduction_factor": 2.5, "set": {"loss.weights": [1, 2.5, 1], "smart.weight": None}},
+    }
+    request = SearchRequest(**{**vars(found.request), **changed})
+    for each in (found, replace(found, request=request)):
+        words = shlex.split(search_command(each).replace("\\\n", " "))
+        read = given_for(SearchRequest, vars(make_parser().parse_args(words[3:])))
+        assert words[:3] == ["python", "-m", "tuner.search"]
+        assert SearchRequest(**read) == each.request
+
+
+def test_a_search_by_the_clock_is_repeated_at_its_size(run: Path) -> None:
+    found = load_run(run)
+    stages = Stages((Rung(40, 6), Rung(120, 2), Rung(900, 1)))
+    rungs = [(rung.examples, rung.places) for rung in stages.rungs]
+    state = replace(found.state, planned=True, rungs=rungs)
+    assert f"--budget-examples {stages.cost()}" in search_command(replace(found, state=state))
 
 
 def test_what_is_expected_in_full_is_named_for_what_it_is() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
+from model.cli.flags import flags_of
+from model.cli.invocation import command_words
 from model.common.files import to_yaml
+from model.config.parse import assignment
 from tuner.engine.job import EVALUATIONS, training_budget
 from tuner.engine.stages import stages_in
 from tuner.report.numbers import short_value
@@ -47,35 +50,27 @@ def collect_repeating(run: ReportedRun) -> Repeating:
 
 def search_command(run: ReportedRun) -> str:
     """As it would be typed: what is not the default, in the order of the help."""
-    request, parts = run.request, ["python", "-m", "tuner.search"]
-    usual = SearchRequest()
-    for item in fields(SearchRequest):
-        value, name = getattr(request, item.name), "--" + item.name.replace("_", "-")
-        if value == getattr(usual, item.name):
-            continue
-        if item.name == "set":
-            for key, each in value.items():
-                parts += ["--set", assignment(key, each)]
-        elif item.name == "early_stopping":
-            parts.append("--no-early-stopping")
-        elif item.name == "objectives":
-            parts += [name, ",".join(value)]
-        elif item.name == "confirm":
-            parts += [name, "x".join(map(str, value))]
-        else:
-            parts += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    given = dict(vars(run.request))
+    if run.state.planned and (stages := stages_in(run.state)):  # as much as the clock allowed
+        given["budget_examples"] = replace(stages, distill=run.request.distill).cost()
+    words = [
+        word
+        for name, flag in flags_of(SearchRequest).items()
+        if given[name] != flag.default
+        for word in flag.arguments(given[name])
+    ]
     if run.name != run.space.name:
-        parts += ["--name", run.name]
-    return folded_command(parts)
+        words += ["--name", run.name]
+    return folded_command(command_words("search"), words)
 
 
 def train_command(run: ReportedRun, settings: dict[str, Any], seed: int) -> str:
-    parts = ["python", "-m", "model.train", "--tasks", run.space.tasks]
+    words = ["--tasks", run.space.tasks]
     if run.request.data:
-        parts += ["--data", run.request.data]
+        words += ["--data", run.request.data]
     for key, value in {**settings, "seed": seed}.items():
-        parts += ["--set", assignment(key, value)]
-    return folded_command(parts)
+        words += ["--set", assignment(key, value)]
+    return folded_command(command_words("train"), words)
 
 
 def _budget(run: ReportedRun, trial: TrialState) -> dict[str, Any]:
@@ -88,20 +83,13 @@ def _budget(run: ReportedRun, trial: TrialState) -> dict[str, Any]:
     return training_budget(trial, stages, run.space.base, len(run.tasks))
 
 
-def assignment(key: str, value: Any) -> str:
-    import yaml
-
-    written = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
-    return f"{key}={written.removesuffix('...').strip()}"
-
-
-def folded_command(parts: list[str]) -> str:
+def folded_command(start: list[str], words: list[str]) -> str:
     """To be copied: a flag a line once it is long."""
-    if len(whole := shlex.join(parts)) <= 88:
+    if len(whole := shlex.join([*start, *words])) <= 88:
         return whole
-    lines: list[list[str]] = [parts[:3]]
-    for part in parts[3:]:  # which begins with a flag
-        if part.startswith("--"):
+    lines = [start]
+    for word in words:
+        if word.startswith("--"):
             lines.append([])
-        lines[-1].append(shlex.quote(part))
-    return " \\\n    ".join(" ".join(line) for line in lines)
+        lines[-1].append(word)
+    return " \\\n    ".join(map(shlex.join, lines))

@@ -12,7 +12,11 @@ from tuner.report.section import Section
 
 def repeating_section(run: ReportedRun, repeating: Repeating, prefix: str) -> Section:
     parts: list[Any] = [
-        paragraph("The search, as it was asked for:"),
+        paragraph(
+            "The search, as long as the clock let it be:"
+            if run.state.planned
+            else "The search, as it was asked for:"
+        ),
         code(repeating.search),
     ]
     if repeating.best:

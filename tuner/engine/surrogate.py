@@ -11,9 +11,12 @@ settings x at a time t, -1 for the shortest training and 0 for one in full:
     u = trend(t) + persistent(x) + t * passing(x) + noise
 
 At the end only what persists is left, and settings that lead early and fall back are seen as such.
-`persistent` and `passing` share their length scales, one for each parameter. A priori a parameter
-that belongs to another task matters little to this one. The noise is what of the score's bootstrap
-interval differs between trials on the same rows, and the luck of a seed, which is learned.
+`persistent` and `passing` share their kernel: each parameter has an effect of its own, how large is
+learned, and two parameters together a smaller one (an ANOVA kernel). So a dozen results say which
+value of a parameter is good whatever the others are; a kernel of the distance over all parameters
+would need results near each point. A priori a parameter that belongs to another task matters little
+to this one. The noise is what of the score's bootstrap interval differs between trials on the same
+rows, and the luck of a seed, which is learned.
 """
 
 from __future__ import annotations
@@ -34,11 +37,10 @@ from tuner.engine.points import Points
 
 Array = NDArray[np.float64]
 
-# Priors of the logarithms of all that is learned: mean and standard deviation. Length scales are
-# for parameters whose values are 1 apart at most; like Hvarfner et al. (2024) they grow with the
-# number of parameters, as the whole should vary as much with many as with few.
-OWN, SHARED, OTHERS = -0.8, 0.0, 1.5  # shifts of a length scale: whose parameter it is
-LENGTH_SD = 0.8
+# Priors of the logarithms of all that is learned: mean and standard deviation.
+OWN, SHARED, OTHERS = map(math.log, (0.6, 0.3, 0.15))  # a parameter's effect, by whose it is
+EFFECT_SD = 0.8
+LENGTH = 0.6  # over which an effect changes; the values of a parameter are 1 apart at most
 PERSISTENT = (0.0, 0.5)
 PASSING = (math.log(0.5), 0.7)
 SLOPE = (0.0, 0.7)
@@ -104,6 +106,7 @@ class Process:
     def _learn(self, earlier: Sequence[Process]) -> Process:
         self.earlier = earlier
         self.at = self._inputs(*self.seen)
+        self.near = self._near(self.at, self.at)
         self.prior = self._prior(self.task)
         self.learned = self._fit()
         self._condition()
@@ -128,30 +131,37 @@ class Process:
         return SurrogateInputs(x, t, torch.stack(said, 1) if said else x[:, :0])
 
     def _prior(self, task: str) -> Tensor:
-        """[learned, 2]: means and standard deviations; length scales come first."""
-        columns = self.points.columns
-        usual = 0.5 * math.log(max(1, len(columns)))
-        shifts = [
-            SHARED if column.task is None else OWN if column.task == task else OTHERS
-            for column in columns
+        """[learned, 2]: means and standard deviations; the parameters' effects come first."""
+        effects = [
+            (SHARED if c.task is None else OWN if c.task == task else OTHERS, EFFECT_SD)
+            for c in self.points.columns
         ]
-        lengths = [(usual + shift, LENGTH_SD) for shift in shifts]
         others = (SEED_NOISE, PERSISTENT, PASSING, SLOPE, *[EARLIER] * len(self.earlier))
-        return torch.tensor([*lengths, *others]).double()
+        return torch.tensor([*effects, *others]).double()
 
-    def _kernel(self, learned: Tensor, one: SurrogateInputs, two: SurrogateInputs) -> Tensor:
-        columns = self.points.columns
-        lengths = torch.cat(
-            [learned[n].exp().expand(column.width) for n, column in enumerate(columns)]
-        )
-        _, persistent, passing, slope, *_ = learned[len(columns) :].exp().pow(2)
-        a, b = one.x / lengths, two.x / lengths
-        squared = (a.pow(2).sum(1)[:, None] + b.pow(2).sum(1)[None] - 2 * a @ b.T).clamp_min(0)
-        r = (5 * squared + 1e-12).sqrt()
-        alike = (1 + r + r.pow(2) / 3) * (-r).exp()  # Matérn 5/2
+    def _near(self, one: SurrogateInputs, two: SurrogateInputs) -> Tensor:
+        """[parameters, n, m]: how much alike they are in each, from 0 to 1."""
+        parts = [column.places for column in self.points.columns]
+        if not parts:
+            return torch.zeros(0, len(one.x), len(two.x)).double()
+        exact = "donot_use_mm_for_euclid_dist"
+        apart = [torch.cdist(one.x[:, at], two.x[:, at], compute_mode=exact) for at in parts]
+        r = torch.stack(apart) * (math.sqrt(5) / LENGTH)
+        return (1 + r + r.pow(2) / 3) * (-r).exp()  # Matérn 5/2
+
+    def _kernel(
+        self, learned: Tensor, one: SurrogateInputs, two: SurrogateInputs, near: Tensor
+    ) -> Tensor:
+        count = len(self.points.columns)
+        _, persistent, passing, slope, *_ = learned[count:].exp().pow(2)
+        effects = (2 * learned[:count]).exp()[:, None, None]
+        alike = (effects * near).log1p().sum(0).expm1()  # of all (1 + effect) the product, less 1
         both = one.t[:, None] * two.t[None]
         kernel: Tensor = alike * (persistent + passing * both) + 1 + slope * both
         return kernel
+
+    def _across(self, one: SurrogateInputs, two: SurrogateInputs) -> Tensor:
+        return self._kernel(self.learned, one, two, self._near(one, two))
 
     def _expected(self, learned: Tensor, at: SurrogateInputs) -> Tensor:
         """By earlier runs alone, each by its weight."""
@@ -159,7 +169,8 @@ class Process:
 
     def _covariance(self, learned: Tensor) -> Tensor:
         luck = learned[len(self.points.columns)].exp().pow(2)
-        return self._kernel(learned, self.at, self.at) + torch.diag(self.noise + luck + JITTER)
+        kernel = self._kernel(learned, self.at, self.at, self.near)
+        return kernel + torch.diag(self.noise + luck + JITTER)
 
     def _fit(self) -> Tensor:
         """The most probable values, given the prior and what was seen."""
@@ -190,15 +201,15 @@ class Process:
     def standardised(self, points: Array, shares: Sequence[float]) -> Tensor:
         """The mean of u on the scale of what was seen."""
         new = self._inputs(points, shares)
-        across = self._kernel(self.learned, new, self.at)
+        across = self._across(new, self.at)
         return self._expected(self.learned, new) + across @ self.weights
 
     def posterior(self, points: Array) -> tuple[Tensor, Tensor]:
         """Mean and covariance of u in full, without the luck of a seed."""
         new = self._inputs(points, [1.0] * len(points))
-        across = self._kernel(self.learned, new, self.at)
+        across = self._across(new, self.at)
         half = torch.linalg.solve_triangular(self.root, across.T, upper=False)
-        left = self._kernel(self.learned, new, new) - half.T @ half
+        left = self._across(new, new) - half.T @ half
         mean = self._expected(self.learned, new) + across @ self.weights
         return self.middle + self.unit * mean, left * self.unit**2
 
@@ -219,12 +230,12 @@ class Process:
         """Mean and variance of u, and the covariance with the last of the points."""
         new = self._inputs(points, [share] * len(points))
         last = SurrogateInputs(*(each[-1:] for each in new))
-        across = self._kernel(self.learned, new, self.at)
+        across = self._across(new, self.at)
         half = torch.linalg.solve_triangular(self.root, across.T, upper=False)
         mean = self._expected(self.learned, new) + across @ self.weights
-        alone = self._kernel(self.learned, last, last)[0, 0]  # the same for all of one length
+        alone = self._across(last, last)[0, 0]  # the same for all of one length
         variance = (alone - half.pow(2).sum(0)).clamp_min(1e-12)
-        shared = self._kernel(self.learned, new, last)[:, 0] - half.T @ half[:, -1]
+        shared = self._across(new, last)[:, 0] - half.T @ half[:, -1]
         u = self.middle + self.unit * mean
         return u.numpy(), (variance * self.unit**2).numpy(), (shared * self.unit**2).numpy()
 
@@ -240,6 +251,7 @@ class Process:
         """Take what is expected of points that are being tried as if it had been seen."""
         self.y = torch.cat([self.y, self.standardised(points, shares)])
         self.at = self.at.and_also(self._inputs(points, shares))
+        self.near = self._near(self.at, self.at)
         self.noise = torch.cat([self.noise, self.noise.mean().expand(len(shares))])
         self._condition()
 

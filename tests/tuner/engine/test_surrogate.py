@@ -36,18 +36,20 @@ def test_it_is_the_textbook_posterior_of_its_kernel() -> None:
     x = np.stack([each.point for each in observed])
     new = np.stack([POINTS.encode(POINTS.space.draw(np.random.default_rng(9)))])
     learned = np.exp(process.learned.numpy())
-    widths = [column.width for column in POINTS.columns]
-    lengths = np.repeat(learned[: len(widths)], widths)
-    luck, persistent, passing, slope = learned[len(widths) :]
+    count = len(POINTS.columns)
+    effects, (luck, persistent, passing, slope) = learned[:count], learned[count:]
 
     def kernel(a: np.ndarray, s: list[float], b: np.ndarray, r: list[float]) -> np.ndarray:
         found = np.empty((len(a), len(b)))
         for i in range(len(a)):
             for j in range(len(b)):
                 t, u = (1 - s[i] ** -0.25) / scale, (1 - r[j] ** -0.25) / scale
-                d = math.sqrt(5) * math.sqrt(sum(((a[i] - b[j]) / lengths) ** 2))
-                alike = (1 + d + d * d / 3) * math.exp(-d)
-                found[i, j] = alike * (persistent**2 + passing**2 * t * u) + 1 + slope**2 * t * u
+                alike = 1.0
+                for effect, column in zip(effects, POINTS.columns, strict=True):
+                    apart = a[i][column.places] - b[j][column.places]
+                    d = math.sqrt(5 * (apart @ apart)) / 0.6
+                    alike *= 1 + effect**2 * (1 + d + d * d / 3) * math.exp(-d)
+                found[i, j] = (alike - 1) * (persistent**2 + passing**2 * t * u) + 1 + slope**2 * t * u
         return found
 
     errors = 1 - np.array([0.4, 0.5, 0.55, 0.7])

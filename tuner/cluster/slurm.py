@@ -52,6 +52,7 @@ VALUED = {
     *("time-min", "tmp", "tres-bind", "tres-per-task", "uid", "wait-all-nodes", "wckey"),
 }
 OPTIONS = FLAGS | MAYBE | VALUED
+MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}
 SHORT = {
     **{"A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task"},
     **{"D": "chdir", "d": "dependency", "e": "error", "F": "nodefile", "G": "gpus"},
@@ -165,6 +166,9 @@ def ray_faults(script: Script) -> Iterator[str]:
         if "exclusive" not in script.options:
             fault = "'ray symmetric-run' refuses a node with another Ray, and stops all it finds"
             yield f"{fault}; write #SBATCH --exclusive"
+        if not script.options.keys() & MEMORY:
+            fault = "a job has only the memory that it asks for, or the site's default"
+            yield f"{fault}, also with --exclusive; write #SBATCH --mem=0 for all of a node's"
         if script.nodes > 1 and "--min-nodes" not in script.commands:
             fault = "each node may take itself for the head"
             yield f"{fault}; give ray symmetric-run --min-nodes $SLURM_JOB_NUM_NODES"

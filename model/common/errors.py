@@ -67,6 +67,11 @@ class Gathered:
             raise InputError(self.where, self.faults)
 
 
+def install(extra: str) -> str:
+    """The tail of an error about a package that an extra brings. No index has Stockpot itself."""
+    return f"from a clone of Stockpot: pip install '.[{extra}]'"
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """The tail of an error about an unknown name: the nearest known ones, or all of them."""
     names = sorted(known)

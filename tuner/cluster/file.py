@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from model.common.errors import InputError, suggest
+from model.common.errors import InputError, install, suggest
 from model.common.files import Document, read_yaml
 from tuner.cluster.kuberay import is_kuberay, kuberay_faults
 from tuner.cluster.node_settings import typos
@@ -73,7 +73,7 @@ def schema_faults(file: Document) -> Iterator[str]:
         import ray.autoscaler
         from ray.autoscaler._private.util import prepare_config, validate_config
     except ImportError:
-        yield "cannot be checked without Ray's launcher; pip install 'stockpot[cluster]'"
+        yield f"cannot be checked without Ray's launcher; {install('cluster')}"
         return
     kind = provider_of(file.data)
     if kind and kind not in PROVIDERS:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from model.common.errors import suggest
+from model.common.errors import install, suggest
 
 # Ray's own, beside the arguments of EC2's RunInstances.
 OF_RAY = {"SubnetIds"}
@@ -67,7 +67,7 @@ def aws_typos(settings: dict[str, Any]) -> Iterator[str]:
     try:
         shape = run_instances()
     except ImportError:
-        yield "cannot be checked without boto3; pip install 'stockpot[cluster]'"
+        yield f"cannot be checked without boto3; {install('cluster')}"
         return
     own = {name: value for name, value in settings.items() if name not in OF_RAY}
     yield from shape_faults(own, shape, "")

@@ -14,9 +14,9 @@ import pytest
 
 from tuner.engine.study import quiet
 
-MLFLOW = "needs pip install 'stockpot[mlflow]'"
-WANDB = "needs pip install 'stockpot[wandb]'"
-AIM = "needs pip install 'stockpot[aim]'"
+MLFLOW = "needs pip install '.[mlflow]'"
+WANDB = "needs pip install '.[wandb]'"
+AIM = "needs pip install '.[aim]'"
 TRACKIO = "needs pip install trackio, which wants an older Pillow"
 
 

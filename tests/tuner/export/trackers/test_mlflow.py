@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-pytest.importorskip("mlflow", reason="needs pip install 'stockpot[mlflow]'")
+pytest.importorskip("mlflow", reason="needs pip install '.[mlflow]'")
 
 # Of MLflow's own making, with the versions that are pinned here.
 pytestmark = [

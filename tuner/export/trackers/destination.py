@@ -7,10 +7,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from model.common.errors import InputError, install
 from tuner.export.trackers.records import Record, Snapshot
+
+Files: TypeAlias = "dict[str, bytes | Path]"  # by their paths in the run's folder
 
 
 class Destination(ABC):

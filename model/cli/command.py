@@ -56,7 +56,7 @@ def make_parser() -> Parser:
     add_data(what, "none")
     text = "Train this encoder: minilm, tiny, a folder or a Hub id (default: minilm)."
     what.add_argument("--encoder", metavar="NAME", help=text)
-    how = parser.add_argument_group("how to train it (later ones win)")
+    how = parser.add_argument_group("settings (a later one overrides an earlier one)")
     text = f"Take the settings of a published run: {', '.join(preset_names())}."
     how.add_argument("--preset", metavar="NAME", help=text)
     how.add_argument(

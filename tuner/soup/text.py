@@ -27,7 +27,6 @@ from tuner.soup.methods import BEST, DISTILLED, GREEDY, PREDICTIONS
 from tuner.soup.record import MethodRecord, SoupRecord, slug
 
 MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-CARD = "README.md"
 EXAMPLES = {False: '["never dull, often moving"]', True: '[("how old is it", "what is its age")]'}
 Settings = Mapping[str, Mapping[str, Any]]  # by trial
 

@@ -113,7 +113,7 @@ def test_what_is_copied_is_enough_to_install_and_to_run_its_command(tmp_path: Pa
     (command,) = of("CMD")
     assert re.findall(r'"(\w+)"', command) == ["stockpot", "selfcheck"]
     said = run(target, tmp_path, str(target / "bin" / "stockpot"), "selfcheck", "--help")
-    assert "See what this machine" in said
+    assert "Test and time training on this machine" in said
 
 
 def builder() -> str | None:

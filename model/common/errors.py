@@ -81,3 +81,9 @@ def suggest(word: str, known: Iterable[str]) -> str:
     if nearest:
         return f"did you mean {' or '.join(sorted(nearest))}?"
     return f"known: {', '.join(names)}" if names else "none are known"
+
+
+def unknown(given: Iterable[Any], known: Iterable[str], what: str, where: str = "") -> list[str]:
+    """A fault for each of the names that is not `what`; `where` stands before them, as 'spec.'."""
+    names = [str(name) for name in given if name not in known]
+    return [f"'{where}{name}' is not {what}; {suggest(name, known)}" for name in names]

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.common.errors import suggest
-from tuner.cluster.pins import other_versions
 from tuner.cluster.placeholders import placeholder_faults
-from tuner.cluster.shell import dashboard_faults, expanded, joined, place_of_search, token_faults
+from tuner.cluster.shell import expanded, joined, place_of_search, script_faults
 from tuner.runs.storage.storage import is_url
 
 # Of sbatch 22.05 and newer: without a value, with or without, with one.
@@ -97,9 +96,7 @@ def slurm_faults(path: Path, storage: str | None = None, *, shared: bool = False
     faults += shell_faults(path)
     for rule in (ray_faults, preemption_faults):
         faults += rule(script)
-    faults += token_faults(script.commands)
-    faults += dashboard_faults(script.commands)
-    faults += other_versions(script.commands)
+    faults += script_faults(script.commands)
     faults += storage_faults(script, storage, shared=shared)
     return faults
 

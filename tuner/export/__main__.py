@@ -38,7 +38,9 @@ EXAMPLES = {
 
 
 def make_parser() -> Parser:
-    about = "Copy a search into MLflow, W&B, Trackio, Aim, Optuna or tables. Again: nothing twice."
+    about = (
+        "Copy a search into MLflow, W&B, Trackio, Aim, Optuna or tables; again, only what is new."
+    )
     parser = command_parser("export", about, EXAMPLES)
     parser.add_argument(
         "run", metavar="RUN", help="Read this search: its folder, or its URL in storage."
@@ -53,7 +55,7 @@ def make_parser() -> Parser:
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Use this project or experiment in the tool (default: stockpot)."
     parser.add_argument("--project", default="stockpot", metavar="NAME", help=text)
-    text = "Send the soup along as a model folder, to MLflow, W&B or Trackio, once it is made."
+    text = "Wait for the soup, and send its model folder along to MLflow, W&B or Trackio."
     parser.add_argument("--soup", action="store_true", help=text)
     text = "Go on until the search has ended."
     parser.add_argument("--follow", action="store_true", help=text)

@@ -24,13 +24,12 @@ from tuner.runs.ledger import run_key
 from tuner.runs.open import FinishedRun
 from tuner.runs.request import SearchRequest
 from tuner.runs.state import OVERALL, RunState, TrialState, objective_value
-from tuner.soup.record import SOUP, SOUP_JSON, SoupRecord, read_soup
+from tuner.soup.record import CARD, SOUP, SOUP_JSON, SoupRecord, read_soup
 from tuner.space.domains import is_number
 
 Value: TypeAlias = "bool | int | float | str"
 Outcome = Literal["running", "finished", "failed", "interrupted"]
 
-CARD = "README.md"
 FILES = (RUN, SPACE, REPORT, f"{SOUP}/{SOUP_JSON}", f"{SOUP}/{CARD}")
 LOSSES = {"loss": "dev_loss", "train_loss": "train_loss"}
 OF_STEP = ("gradient_norm", "smart", "simcse_loss", "examples_per_second", "seconds")

@@ -23,10 +23,13 @@ RUN python -m venv /opt/stockpot \
  && /opt/stockpot/bin/pip uninstall --yes pip
 
 FROM python:3.11.14-slim-bookworm
-# wget is what KubeRay asks Ray's health with. Debian keeps no older version of it to pin.
+ARG DEVICE=cuda
+# wget is what KubeRay asks Ray's health with; a C compiler is what torch.compile needs for a GPU.
+# Debian keeps no older versions of them to pin.
 # hadolint ignore=DL3008
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends wget \
+RUN if [ "$DEVICE" = cuda ]; then compiler="gcc libc6-dev"; else compiler=""; fi \
+ && apt-get update \
+ && apt-get install --yes --no-install-recommends wget $compiler \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --create-home --uid 1000 stockpot
 COPY --from=build /opt/stockpot /opt/stockpot

@@ -7,6 +7,9 @@ DEV_READY := $(VENV)/.dev-ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 # On all cores, where pip would take one. Some packages hold files that no Python of today compiles.
 COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
+# $(call alive,COMMAND): with a dot every two seconds, as pip and compileall may say nothing for long.
+# The dots end with the shell that runs the command, however it ends.
+alive = (while sleep 2; kill -0 $$$$ 2> /dev/null; do printf .; done) & $(1); code=$$?; echo; exit $$code
 PYTEST_ARGS ?=
 SEARCH_ARGS ?=
 BENCHES ?= throughput operations smart smart_terms evaluation turnover composition repeats scale soup startup silences neighbours disk report board simulated_faults fault_campaign soak
@@ -17,20 +20,20 @@ BENCHES ?= throughput operations smart smart_terms evaluation turnover compositi
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) with PyTorch, transformers, Ray, Optuna and what they need, in the versions"
 	@echo "of constraints.txt (once; a few minutes on a fresh machine)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable '.[local]'
+	@$(call alive,test -x $(BIN)/python || $(PYTHON) -m venv $(VENV))
+	@$(call alive,$(PIP) --editable '.[local]')
 	@echo "compiling the packages, so that the first start is quick"
-	@$(COMPILE)
+	@$(call alive,$(COMPILE))
 	@touch $@
 
 $(DEV_READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) with all that tests need (once; a few minutes on a fresh machine)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable '.[dev]'
+	@$(call alive,test -x $(BIN)/python || $(PYTHON) -m venv $(VENV))
+	@$(call alive,$(PIP) --editable '.[dev]')
 	@# For one parity test. Its own dependencies hold outdated NumPy stubs that would blind mypy.
-	@$(PIP) --no-deps smart-pytorch
+	@$(call alive,$(PIP) --no-deps smart-pytorch)
 	@echo "compiling the packages, so that the first start is quick"
-	@$(COMPILE)
+	@$(call alive,$(COMPILE))
 	@touch $(READY) $@
 
 search: $(READY)
@@ -74,7 +77,7 @@ bench: $(DEV_READY)
 # Wheel and source archive in dist/, looked at by the tools of an index. Uploads nothing.
 dist:
 	@rm -rf dist && test -x build/tools/bin/python || $(PYTHON) -m venv build/tools
-	@build/tools/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	@build/tools/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt \
 		build check-wheel-contents twine
 	build/tools/bin/python -m build --outdir dist
 	build/tools/bin/twine check --strict dist/*

@@ -76,7 +76,7 @@ def main() -> None:
     for name, values in found.items():
         print(f"  {name:22}{spread(values)}")
     print(
-        f"  {'ours is faster by':22}{spread(ratios(found['ours'], found['starter']), 2)}  asked: 2"
+        f"  {'ours is faster by':22}{spread(ratios(found['ours'], found['starter']), 2)}  goal: 2"
     )
 
 

@@ -68,13 +68,13 @@ def main() -> None:
     print("\nfactor over a plain step")
     for name in compared:
         goal = KINDS[name][1]
-        wanted = f"  asked: at most {goal}" if goal else ""
+        wanted = f"  goal: at most {goal}" if goal else ""
         print(f"  {name:22}{spread(found[name], 2)}{wanted}")
     print("\nexamples per second, SMART in every step")
     for name in ("ours", "smart-pytorch"):
         print(f"  {name:22}{spread(found[name])}")
     faster = spread(ratios(found["ours"], found["smart-pytorch"]), 2)
-    print(f"  {'ours is faster by':22}{faster}  asked: 2.3")
+    print(f"  {'ours is faster by':22}{faster}  goal: 2.3")
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def main() -> None:
     found = interleave(sides, 1 if asked.quick else asked.repeats)
     if asked.searches and not asked.quick:
         found |= interleave({"first step of a search": first_step}, asked.searches)
-    goals = {IMPORT: "  asked: under 0.3", HELP: "  asked: under 1"}
+    goals = {IMPORT: "  goal: under 0.3", HELP: "  goal: under 1"}
     print("seconds")
     for name, values in found.items():
         print(f"  {name:28}{spread(values, 3)}{goals.get(name, '')}")

@@ -61,12 +61,12 @@ def main() -> None:
             print(f"  {name:24}{spread(values)}")
     print("\nours is faster by")
     for name, goal in GOALS.items():
-        print(f"  {name:24}{spread(ratios(found['ours'], found[name]), 2)}  asked: {goal}")
+        print(f"  {name:24}{spread(ratios(found['ours'], found[name]), 2)}  goal: {goal}")
     rate = statistics.median(found["matmul"])
     shares = [w.flops / w.seconds / m for w, m in zip(works, found["matmul"], strict=True)]
     padding = 1 - sum(w.tokens for w in works) / sum(w.places for w in works)
     print(f"\nmatrix products alone {rate / 1e9:.0f} GFLOP/s; padding {padding:.1%} of all tokens")
-    print(f"  {'useful share':24}{spread(shares, 2)}  asked: 0.5")
+    print(f"  {'useful share':24}{spread(shares, 2)}  goal: 0.5")
 
 
 if __name__ == "__main__":

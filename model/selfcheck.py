@@ -48,12 +48,14 @@ Row = tuple[str, str]
 
 
 def make_parser() -> Parser:
-    parser = command_parser("selfcheck", "See what this machine's device can do.", EXAMPLES)
+    parser = command_parser(
+        "selfcheck", "Test and time training on this machine's CPU or GPU.", EXAMPLES
+    )
     text = "Test this device: cpu, cuda or cuda:1 (default: a GPU where there is one)."
     parser.add_argument("--device", metavar="NAME", help=text)
     text = "Train this encoder: minilm, tiny, a folder or a Hub id (default: minilm)."
     parser.add_argument("--encoder", default="minilm", metavar="NAME", help=text)
-    text = "Measure for so many seconds each (default: 10)."
+    text = "Take S seconds for each measurement (default: 10)."
     parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help=text)
     return parser
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # Read when the library is first imported, which test files do before any fixture runs.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# As in an active environment: commands to copy are then told by their names alone.
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -54,6 +54,13 @@ def test_every_module_and_folder_that_a_page_names_is_there(page: Path) -> None:
     assert missing == set()
 
 
+def test_no_page_and_no_error_says_to_install_what_no_index_has() -> None:
+    """`install` says how an extra is installed."""
+    code = [path for name in ("model", "tuner", "tests") for path in (ROOT / name).rglob("*.py")]
+    told = [path for path in (*NOW, *code) if "'stockpot" + "[" in path.read_text()]
+    assert told == []
+
+
 # --- rooms ----------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,21 @@ def test_a_notebook_is_sound_and_holds_no_results(path: Path) -> None:
         assert cell.cell_type == "markdown" or not (cell.outputs or cell.execution_count)
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_without_stockpot_says_what_to_set_and_shows_the_install(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = next(cell.source for cell in read(path).cells if cell.cell_type == "code")
+    (install,) = [line.strip() for line in setup.splitlines() if line.strip().startswith("%pip")]
+    ran: list[str] = []
+    code = setup.replace(install, f"ran.append({install!r})")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="Set SOURCE above"):
+        exec(code, {"ran": ran})
+    exec(code.replace('SOURCE = ""', 'SOURCE = "x"'), {"ran": ran})
+    assert ran == ['%pip install "stockpot[local] @ {SOURCE}"']  # which prints what it does
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

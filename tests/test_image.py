@@ -79,6 +79,18 @@ def test_the_shell_of_the_install_asks_for_the_right_torch(device: str, said: st
     assert done.returncode == 1 and "DEVICE is cuda or cpu, not tpu" in done.stderr
 
 
+@pytest.mark.parametrize(("device", "there"), [("cpu", False), ("cuda", True)])
+def test_the_image_for_gpus_can_compile(device: str, there: bool) -> None:
+    """What Triton wants beside Python's headers, which the base has."""
+    (install,) = [rest for rest in of("RUN") if "apt-get install" in rest]
+    script = re.sub(r"\b(apt-get|rm|useradd) ", r"echo \1 ", install)
+    done = subprocess.run(["sh", "-ec", script], env={"DEVICE": device, "PATH": "/usr/bin:/bin"},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0 and " wget" in done.stdout
+    assert (" gcc libc6-dev" in done.stdout) == there
+    assert of("ARG") == ["DEVICE=cuda"] * len(of("FROM"))  # each stage forgets it
+
+
 @pytest.mark.slow
 def test_what_is_copied_is_enough_to_install_and_to_run_its_command(tmp_path: Path) -> None:
     context, target = tmp_path / "source", tmp_path / "installed"
@@ -101,7 +113,7 @@ def test_what_is_copied_is_enough_to_install_and_to_run_its_command(tmp_path: Pa
     (command,) = of("CMD")
     assert re.findall(r'"(\w+)"', command) == ["stockpot", "selfcheck"]
     said = run(target, tmp_path, str(target / "bin" / "stockpot"), "selfcheck", "--help")
-    assert "See what this machine" in said
+    assert "Test and time training on this machine" in said
 
 
 def builder() -> str | None:

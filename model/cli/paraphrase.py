@@ -30,8 +30,8 @@ from model.data.paraphrase.make import (
     answers_path,
     ask,
     card_path,
-    held,
     out_faults,
+    output_lock,
     unanswered,
     write_rows,
 )
@@ -210,7 +210,7 @@ def _estimate(prepared: PreparedParaphrase, jobs: Sequence[ParaphraseJob]) -> tu
 
 def make(prepared: PreparedParaphrase) -> int:
     options, data, jobs = prepared.options, prepared.data, prepared.plan.jobs
-    with held(prepared.out), prepared.answer_file(write=True) as file:
+    with output_lock(prepared.out), prepared.answer_file(write=True) as file:
         watcher = ProgressDisplay(prepared)
         with doing(watcher.text, options.quiet):
             collected = ask(jobs, file, lambda: _answers(prepared, watcher), watcher.watch)

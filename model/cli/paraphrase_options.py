@@ -65,7 +65,7 @@ class ParaphraseOptions:
         int | None, AtLeast(1), Flag("Take only the first N training rows.", WHAT, "N", "all")
     ] = None
     per_row: Annotated[
-        int, AtLeast(1), AtMost(1000), Flag("Ask for so many paraphrases of each row.", WHAT, "N")
+        int, AtLeast(1), AtMost(1000), Flag("Ask for N paraphrases of each row.", WHAT, "N")
     ] = 12
     side: Annotated[
         RewrittenSide, Flag("Rewrite this sentence of a pair, and leave the other.", WHAT)
@@ -92,7 +92,7 @@ class ParaphraseOptions:
         float | None,
         AtLeast(0),
         AtMost(2),
-        Flag("Choose words so freely.", MODEL, "T", "the server's own; here 1"),
+        Flag("Sample words at this temperature.", MODEL, "T", "the server's own; here 1"),
     ] = None
     seed: Annotated[
         int | None,
@@ -101,7 +101,7 @@ class ParaphraseOptions:
         Flag("Seed the model's choices with N.", MODEL, "N", "not sent to a server; here 0"),
     ] = None
     per_request: Annotated[
-        int, AtLeast(1), AtMost(100), Flag("Ask for so many paraphrases at once.", MODEL, "N")
+        int, AtLeast(1), AtMost(100), Flag("Ask for N paraphrases in one request.", MODEL, "N")
     ] = 12
     key_variable: Annotated[
         str | None,
@@ -118,34 +118,36 @@ class ParaphraseOptions:
         ),
     ] = field(default_factory=dict)
     parallel: Annotated[
-        int, AtLeast(1), AtMost(256), Flag("Send so many requests at once.", SERVER, "N")
+        int, AtLeast(1), AtMost(256), Flag("Send N requests at once.", SERVER, "N")
     ] = 8
     tries: Annotated[
         int,
         AtLeast(1),
         AtMost(100),
-        Flag("Try a request so many times before it is left out.", SERVER, "N"),
+        Flag("Try a request N times before it is left out.", SERVER, "N"),
     ] = 6
     wait: Annotated[
         float,
         Above(0),
         AtMost(60),
         Flag(
-            "Wait so long before the second try, and twice as long before each further one.",
+            "Wait S seconds before the second try, and twice as long before each further one.",
             SERVER,
             "S",
         ),
     ] = 1.0
     timeout: Annotated[
-        float, Above(0), AtMost(3600), Flag("Give a request so many seconds in all.", SERVER, "S")
+        float, Above(0), AtMost(3600), Flag("Give a request S seconds in total.", SERVER, "S")
     ] = 60.0
     price_in: Annotated[
         float,
         AtLeast(0),
-        Flag("Count this price for a million tokens into the model.", SERVER, "P"),
+        Flag("Count this price per million input tokens in the estimate.", SERVER, "P"),
     ] = 0.0
     price_out: Annotated[
-        float, AtLeast(0), Flag("Count this price for a million tokens out of it.", SERVER, "P")
+        float,
+        AtLeast(0),
+        Flag("Count this price per million output tokens in the estimate.", SERVER, "P"),
     ] = 0.0
     out: Annotated[
         Path | None, Flag("Write this file: .arrow or .parquet.", FILE, "FILE", "none")
@@ -154,7 +156,11 @@ class ParaphraseOptions:
         float,
         Above(0),
         AtMost(1),
-        Flag("Remove copies from this similarity on; 1 for exact ones only.", FILE, "S"),
+        Flag(
+            "Drop paraphrases at least this similar to another row; 1 drops exact copies only.",
+            FILE,
+            "S",
+        ),
     ] = 0.7
     dry_run: Annotated[bool, Flag("Say what would be asked, and send nothing.", FILE)] = False
     show_prompt: Annotated[bool, Flag("Print the template in use, and end.", FILE)] = False

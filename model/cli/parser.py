@@ -20,6 +20,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         formatter = argparse.RawDescriptionHelpFormatter
         super().__init__(formatter_class=formatter, exit_on_error=False, **settings)
+        self._positionals.title = "arguments"
+        self._option_string_actions["-h"].help = "Show this help and end."
         self.tables: list[type] = []
         self.faults: list[str] = []
         self.unread: set[str] = set()  # flags whose values are at fault, by where they would go
@@ -117,12 +119,27 @@ def command_parser(
 ) -> Parser:
     """The parser of one command. `examples`: what each shows, and its arguments."""
     prog = command(name)
+    epilog = examples_told(prog, examples) + (f"\n\n{note}" if note else "")
+    parser = Parser(prog=prog, description=about, epilog=epilog, usage=usage and f"{prog} {usage}")
+    text = "Print the version and end."
+    parser.add_argument("--version", action="version", version=f"stockpot {__version__}", help=text)
+    return parser
+
+
+def add_command(
+    commands: Any, parent: str, name: str, about: str, examples: Mapping[str, str]
+) -> Parser:
+    """The parser of one of a command's subcommands, with those of the examples that are its."""
+    own = {label: text for label, text in examples.items() if text.split()[0] == name}
+    epilog = examples_told(command(parent), own)
+    found: Parser = commands.add_parser(name, help=about, description=about, epilog=epilog)
+    return found
+
+
+def examples_told(prog: str, examples: Mapping[str, str]) -> str:
     width = max(map(len, examples))
     lines = [f"  {label:<{width}}  {prog} {text}".rstrip() for label, text in examples.items()]
-    epilog = "\n".join(["examples:", *lines, *(["", note] if note else [])])
-    parser = Parser(prog=prog, description=about, epilog=epilog, usage=usage and f"{prog} {usage}")
-    parser.add_argument("--version", action="version", version=f"stockpot {__version__}")
-    return parser
+    return "\n".join(["examples:", *lines])
 
 
 def add_data(group: Any, default: str = "the run's") -> None:

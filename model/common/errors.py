@@ -67,6 +67,11 @@ class Gathered:
             raise InputError(self.where, self.faults)
 
 
+def install(extra: str) -> str:
+    """The tail of an error about a package that an extra brings. No index has Stockpot itself."""
+    return f"from a clone of Stockpot: pip install '.[{extra}]'"
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """The tail of an error about an unknown name: the nearest known ones, or all of them."""
     names = sorted(known)
@@ -76,3 +81,9 @@ def suggest(word: str, known: Iterable[str]) -> str:
     if nearest:
         return f"did you mean {' or '.join(sorted(nearest))}?"
     return f"known: {', '.join(names)}" if names else "none are known"
+
+
+def unknown(given: Iterable[Any], known: Iterable[str], what: str, where: str = "") -> list[str]:
+    """A fault for each of the names that is not `what`; `where` stands before them, as 'spec.'."""
+    names = [str(name) for name in given if name not in known]
+    return [f"'{where}{name}' is not {what}; {suggest(name, known)}" for name in names]

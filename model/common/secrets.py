@@ -101,14 +101,14 @@ def keys_of(secret: str) -> frozenset[str]:
         parts.add("".join(map(chr, memoryview(codes).cast("H"))))  # as JSON has it
         parts |= {part.encode(c, "replace").decode("latin-1") for c in ("utf-8", "latin-1")}
         parts |= {codes.decode("latin-1"), part.encode("utf-16-be", "replace").decode("latin-1")}
-    raw = [View.of(part) for part in parts]
+    raw = [TextView.of(part) for part in parts]
     read = [unescaped(view) for view in raw]
     found = {squeezed(view).text for view in read} | {bare(view).text for view in raw + read}
     return frozenset(key for key in found if len(key) >= SHORTEST)
 
 
 @dataclass(frozen=True)
-class View:
+class TextView:
     """A text as it reads, and where each of its characters stands in the one it comes from."""
 
     text: str
@@ -116,7 +116,7 @@ class View:
     ends: Sequence[int]
 
     @classmethod
-    def of(cls, text: str) -> View:
+    def of(cls, text: str) -> TextView:
         return cls(text, range(len(text)), range(1, len(text) + 1))
 
     def find(self, key: str) -> Iterator[tuple[int, int]]:
@@ -125,7 +125,7 @@ class View:
             yield self.starts[at], self.ends[at + len(key) - 1]
             at = self.text.find(key, at + 1)
 
-    def replaced(self, pattern: re.Pattern[str], read: Callable[[re.Match[str]], str]) -> View:
+    def replaced(self, pattern: re.Pattern[str], read: Callable[[re.Match[str]], str]) -> TextView:
         """With each match as one character, or none."""
         texts, starts, ends, at = list[str](), list[int](), list[int](), 0
         for found in pattern.finditer(self.text):
@@ -138,12 +138,12 @@ class View:
                 ends.append(self.ends[found.end() - 1])
             at = found.end()
         whole = "".join([*texts, self.text[at:]])
-        return View(whole, [*starts, *self.starts[at:]], [*ends, *self.ends[at:]])
+        return TextView(whole, [*starts, *self.starts[at:]], [*ends, *self.ends[at:]])
 
 
-def views(text: str) -> Iterator[View]:
+def views(text: str) -> Iterator[TextView]:
     """The text in each way that it can be read."""
-    raw = View.of(text)
+    raw = TextView.of(text)
     read = unescaped(raw)
     plain = squeezed(read)
     yield from (plain, bare(read))
@@ -153,12 +153,12 @@ def views(text: str) -> Iterator[View]:
         dense = plain.replaced(_BETWEEN, lambda found: "") if runs is _HEX else plain
         for run in runs.finditer(dense.text):
             part = slice(*run.span())
-            letters = View(run[0], dense.starts[part], dense.ends[part])
+            letters = TextView(run[0], dense.starts[part], dense.ends[part])
             for view in decoded(letters):
                 yield squeezed(unescaped(view))
 
 
-def unescaped(view: View) -> View:
+def unescaped(view: TextView) -> TextView:
     """Backslashes, percent signs and entities read; also those that were written down so again."""
     for _ in range(MOST_LAYERS):
         before, view = view, view.replaced(_ESCAPE, _read)
@@ -167,15 +167,15 @@ def unescaped(view: View) -> View:
     return view
 
 
-def squeezed(view: View) -> View:
+def squeezed(view: TextView) -> TextView:
     return view.replaced(_BLANK, lambda found: "")
 
 
-def bare(view: View) -> View:
+def bare(view: TextView) -> TextView:
     """Letters and digits only, without regard to capitals: whatever frames or breaks lines, and
     whatever stands between characters."""
     found = view.replaced(_MARKS, lambda found: "")
-    return View(found.text.translate(_SMALL), found.starts, found.ends)
+    return TextView(found.text.translate(_SMALL), found.starts, found.ends)
 
 
 def _read(found: re.Match[str]) -> str:
@@ -189,7 +189,7 @@ def _read(found: re.Match[str]) -> str:
     return " " if found["blank"] else ""
 
 
-def from_base64(letters: View) -> Iterator[View]:
+def from_base64(letters: TextView) -> Iterator[TextView]:
     """Three bytes are four letters, so it depends on where they began."""
     for start in range(4):
         run = letters.text[start:].translate(_URL_SAFE)
@@ -200,7 +200,7 @@ def from_base64(letters: View) -> Iterator[View]:
         yield _bytes(data, letters, first, last)
 
 
-def from_hex(digits: View) -> Iterator[View]:
+def from_hex(digits: TextView) -> Iterator[TextView]:
     for start in range(2):
         whole = (len(digits.text) - start) // 2
         data = bytes.fromhex(digits.text[start : start + 2 * whole])
@@ -208,9 +208,9 @@ def from_hex(digits: View) -> Iterator[View]:
         yield _bytes(data, digits, first, range(start + 1, start + 2 * whole, 2))
 
 
-def _bytes(data: bytes, written: View, first: Sequence[int], last: Sequence[int]) -> View:
+def _bytes(data: bytes, written: TextView, first: Sequence[int], last: Sequence[int]) -> TextView:
     starts, ends = [written.starts[n] for n in first], [written.ends[n] for n in last]
-    return View(data.decode("latin-1"), starts, ends)
+    return TextView(data.decode("latin-1"), starts, ends)
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

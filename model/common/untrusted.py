@@ -58,16 +58,14 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:80])
 
 
-def open_regular(
-    path: Path, flags: int = os.O_RDONLY, mode: int = 0o644, *, links: bool = False
-) -> int:
+def open_regular(path: Path, flags: int = os.O_RDONLY, *, links: bool = False) -> int:
     """A handle of a regular file; never waits. OSError as usual, InputError for anything else.
 
     The last part of the path must be no link: a run has none, and behind one could be any file.
     """
     follow = 0 if links else os.O_NOFOLLOW
     try:
-        file = os.open(path, flags | follow | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        file = os.open(path, flags | follow | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     except OSError:
         refuse_irregular(path, links=links)
         raise

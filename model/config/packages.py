@@ -6,6 +6,8 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
+from model.common.errors import install
+
 TORCHJD = ("torchjd", "surgery")  # the package, the extra
 PEFT = ("peft", "lora")
 NEEDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -19,7 +21,7 @@ def missing_packages(key: str, values: Sequence[Any]) -> list[str]:
     needs = NEEDS.get(key, {})
     wanted = {value: needs[value] for value in needs if value in values}
     return [
-        f"'{key}: {value}' needs {package}; pip install 'stockpot[{extra}]', or take another"
+        f"'{key}: {value}' needs {package}; {install(extra)}, or take another"
         for value, (package, extra) in wanted.items()
         if importlib.util.find_spec(package) is None
     ]

@@ -67,9 +67,8 @@ def parse_settings(
     *,
     where: str = "settings",
     document: Document | None = None,
-    under: tuple[str, ...] = (),
 ) -> RunConfig:
-    return parse_layers([Layer(settings, where, document, under)], tasks)
+    return parse_layers([Layer(settings, where, document)], tasks)
 
 
 def parse_layers(layers: Sequence[Layer], tasks: TaskSet) -> RunConfig:

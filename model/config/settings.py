@@ -153,7 +153,7 @@ class BatchSettings:
     accumulate: Annotated[
         int,
         AtLeast(1),
-        "work through each batch in so many parts; one whose loss compares its rows stays whole",
+        "work through each batch in this many parts; one whose loss compares its rows stays whole",
     ] = 1
     together: Annotated[
         bool | Literal["auto"], "all tasks of a step in one padded pass; auto: not on a CPU"

@@ -11,7 +11,7 @@ from typing import Any
 from model.cli.exit_code import exit_code
 from model.cli.paraphrase import run_paraphrase
 from model.cli.paraphrase_options import ParaphraseOptions, option_faults
-from model.cli.parser import Parser, add_data, command_parser
+from model.cli.parser import Parser, add_command, add_data, command_parser
 from model.cli.status import doing
 from model.cli.text import say
 from model.common.errors import InputError
@@ -38,11 +38,11 @@ COMMANDS = {
 
 
 def make_parser() -> Parser:
-    about = "Bring data into one Arrow schema, and see what they are like."
+    about = "Inspect, import and augment data sets."
     parser = command_parser("data", about, EXAMPLES)
     commands = parser.add_subparsers(dest="command", required=True, metavar=" | ".join(COMMANDS))
     for name, about in COMMANDS.items():
-        command = commands.add_parser(name, help=about, description=about, epilog=parser.epilog)
+        command = add_command(commands, "data", name, about, EXAMPLES)
         if name == "paraphrase":
             command.add_table(ParaphraseOptions)
             continue

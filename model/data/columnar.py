@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.common.errors import InputError
+from model.common.errors import InputError, install
 from model.common.hub import away, hub_is_away
 from model.data.delimited import missing_column, wanted_columns
 from model.data.rows import SCHEMA, RawRow
@@ -54,8 +54,8 @@ def read_hub(source: Source, split: str, labelled: bool) -> Iterator[RawRow]:
     try:
         import datasets
     except ImportError:
-        remedy = "pip install 'stockpot[hub]'"
-        raise InputError(where, [f"format hub needs the package 'datasets'; {remedy}"]) from None
+        fault = f"format hub needs the package 'datasets'; {install('hub')}"
+        raise InputError(where, [fault]) from None
     is_away = hub_is_away(source.dataset)
     try:
         loaded = datasets.load_dataset(

@@ -217,12 +217,11 @@ def score(tasks: Mapping[str, Scored], *, seed: int = 0) -> Scores:
     return Scores(Score(overall, *interval(draws)), values)
 
 
-def further(task: Scored, metrics: Sequence[str], *, seed: int = 0) -> dict[str, Score]:
+def further(task: Scored, metrics: Sequence[str]) -> dict[str, Score]:
     """Other metrics of the same answers, with their intervals."""
     given = (task.labels, task.predictions, task.classes)
     return {
-        name: Score(measure(name, *given), *interval(replicates(name, *given, seed=seed)))
-        for name in metrics
+        name: Score(measure(name, *given), *interval(replicates(name, *given))) for name in metrics
     }
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from model.common.errors import InputError
 from model.data.batches import Batch
@@ -87,19 +85,8 @@ def no_autocast(device: torch.device) -> AbstractContextManager[object]:
 def place(batch: Batch, device: torch.device) -> Batch:
     """The batch on its device. The host does not wait for the copy: it comes from pinned memory."""
     if device.type != "cuda":
-        return batch.to(device)
-
-    def copy(tensor: Tensor) -> Tensor:
-        return tensor.pin_memory().to(device, non_blocking=True)
-
-    return replace(
-        batch,
-        input_ids=copy(batch.input_ids),
-        attention_mask=copy(batch.attention_mask),
-        token_type_ids=copy(batch.token_type_ids),
-        labels=copy(batch.labels),
-        answers=None if batch.answers is None else copy(batch.answers),
-    )
+        return batch.map(lambda tensor: tensor.to(device))
+    return batch.map(lambda tensor: tensor.pin_memory().to(device, non_blocking=True))
 
 
 @contextmanager

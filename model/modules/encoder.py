@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from model.common.errors import InputError
+from model.common.errors import InputError, install
 from model.common.files import sha256_of
 from model.common.hub import quiet_transformers as quiet_transformers
 from model.common.untrusted import refuse_unreadable
@@ -45,7 +45,7 @@ def minilm_folder() -> Path:
     spec = importlib.util.find_spec(MINILM_PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec else []
     if not places:
-        remedy = "pip install 'stockpot[local]', or name another encoder (a folder or a Hub id)"
+        remedy = f"{install('local')}, or name another encoder (a folder or a Hub id)"
         raise InputError("encoder.name", [f"'{MINILM}' is not installed; {remedy}"])
     folder = Path(places[0]) / "model"
     weights = folder / "model.safetensors"

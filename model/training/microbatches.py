@@ -55,36 +55,19 @@ def take(batch: Batch, first: int, end: int) -> Batch:
     Slices, not row numbers: on a GPU those would have to be sent there, and waited for.
     """
 
-    def of(tensor: Tensor) -> Tensor:
-        sides: Tensor = tensor.unflatten(0, (batch.parts, -1))
+    count = len(batch.labels)
+
+    def some(tensor: Tensor) -> Tensor:
+        sides: Tensor = tensor.unflatten(0, (-1, count))  # one, but for a pair's sequences
         return sides[:, first:end].flatten(0, 1)
 
-    return replace(
-        batch,
-        input_ids=of(batch.input_ids),
-        attention_mask=of(batch.attention_mask),
-        token_type_ids=of(batch.token_type_ids),
-        labels=batch.labels[first:end],
-        answers=None if batch.answers is None else batch.answers[first:end],
-        rows=batch.rows[first:end],
-    )
+    return replace(batch.map(some), rows=batch.rows[first:end])
 
 
 def doubled(batch: Batch) -> Batch:
     """Every row of a batch twice."""
-
-    def of(tensor: Tensor) -> Tensor:
-        return tensor.repeat_interleave(2, dim=0)
-
-    return replace(
-        batch,
-        input_ids=of(batch.input_ids),
-        attention_mask=of(batch.attention_mask),
-        token_type_ids=of(batch.token_type_ids),
-        labels=of(batch.labels),
-        answers=None if batch.answers is None else of(batch.answers),
-        rows=batch.rows.repeat(2),
-    )
+    twice = batch.map(lambda tensor: tensor.repeat_interleave(2, dim=0))
+    return replace(twice, rows=batch.rows.repeat(2))
 
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:

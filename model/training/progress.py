@@ -8,12 +8,12 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from model.common.run_files import OVERALL
 from model.common.typed import show
 from model.evaluation.scores import Score, Scores
 from model.training.readings import StepReport
 
 Record = dict[str, Any]
-OVERALL = "overall"
 
 
 @dataclass

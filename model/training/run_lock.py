@@ -9,14 +9,13 @@ from pathlib import Path
 from model.common.errors import InputError
 from model.common.files import is_leftover
 from model.common.locks import file_lock
-from model.common.run_files import CONFIG, METRICS, SUMMARY
+from model.common.run_files import CONFIG, CURVES, METRICS, SUMMARY
 
 LOCK = ".lock"
 OURS = {
     *(CONFIG, METRICS, "predictions", "checkpoints", "model", SUMMARY),
     LOCK,
 }
-CURVES = "events.out.tfevents."  # TensorBoard's files, which a search puts beside a trial's own
 
 
 class FolderInUse(InputError):

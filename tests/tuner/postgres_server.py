@@ -34,7 +34,7 @@ def why_not() -> str | None:
     if binaries() is None:
         return "no PostgreSQL; as root on Debian `make test` installs it"
     if find_spec("psycopg") is None:
-        return "no psycopg; pip install 'stockpot[postgres]'"
+        return "no psycopg; pip install '.[postgres]'"
     return None if owner() is not None else "PostgreSQL does not run as root, and there is no other"
 
 

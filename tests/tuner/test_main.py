@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -69,11 +70,25 @@ def test_every_help_is_a_short_sentence(name: str) -> None:
     assert said
 
 
+@pytest.mark.parametrize(("name", "subcommand"), [("data", "info"), ("cluster", "has")])
+def test_a_subcommand_shows_its_own_examples(name: str, subcommand: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main([name, subcommand, "--help"])
+    printed = capsys.readouterr().out
+    _, examples = printed.split("examples:\n")
+    assert examples.strip()
+    assert all(
+        f"tuner.{name} {subcommand} " in line or f"model.{name} {subcommand} " in line
+        for line in examples.splitlines()
+    )
+    assert "Show this help and end." in printed and "positional" not in printed
+
+
 VERBS = set(
-    "Add Answer Ask Begin Check Choose Combine Copy Count Cross-fit Evaluate Fetch Fix Give Go "
-    "Have Hold Keep Learn Let Look Make Maximise Measure Name Print Propose Read Remove Restart "
-    "Resume Rewrite Run Say Search Seed Send Set Show Stop Take Tell Test Train Try Use Wait "
-    "Write".split()
+    "Add Answer Ask Begin Check Choose Combine Copy Count Cross-fit Distil Drop Evaluate Fetch Fix "
+    "Give Go Have Hold Keep Learn Let Look Make Maximise Measure Name Print Propose Read Remove "
+    "Repeat Restart Resume Rewrite Run Sample Say Search Seed Send Set Show Stop Take Tell Test "
+    "Train Try Use Wait Write".split()
 )
 HEAVY = ("torch", "ray", "optuna", "numpy", "mlflow", "wandb", "trackio", "aim")
 

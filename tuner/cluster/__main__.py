@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model.cli.exit_code import exit_code
-from model.cli.parser import Parser, command_parser
+from model.cli.parser import Parser, add_command, command_parser
 from model.cli.status import warn
 from model.common.errors import InputError
 
 EXAMPLES = {
     "the file here": "check",
     "another": "check docs/clusters/gcp.yaml --storage-path gs://bucket/runs",
+    "several files": "check cluster.yaml docs/clusters/aws.yaml",
     "a Slurm script": "check docs/clusters/slurm.sbatch --shared",
     "a run": "fetch s3://bucket/runs big",
     "is it there?": "has s3://bucket/runs big",
@@ -25,7 +26,7 @@ def make_parser() -> Parser:
     parser = command_parser("cluster", "Check a cluster file; fetch a run from storage.", EXAMPLES)
     commands = parser.add_subparsers(dest="command", required=True, metavar="check | fetch | has")
     about = "Tell all that is wrong with a cluster file, offline."
-    look = commands.add_parser("check", help=about, description=about)
+    look = add_command(commands, "cluster", "check", about, EXAMPLES)
     text = "Check these files (default: cluster.yaml)."
     look.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
     text = "Check for a search that keeps its run there."
@@ -33,13 +34,13 @@ def make_parser() -> Parser:
     text = "Take that folder for one that all machines mount."
     look.add_argument("--shared", action="store_true", help=text)
     about = "Fetch a run's folder, its kept models included."
-    get = commands.add_parser("fetch", help=about, description=about)
+    get = add_command(commands, "cluster", "fetch", about, EXAMPLES)
     get.add_argument("url", metavar="URL", help="Look in this place, the search's --storage-path.")
     get.add_argument("name", metavar="NAME", help="Take the run of this name.")
     text = "Write to this folder of runs (default: runs)."
     get.add_argument("--to", type=Path, default=Path("runs"), metavar="DIR", help=text)
-    about = "Tell whether a run is there: exit code 0 if it can be resumed, 3 if it can be begun."
-    there = commands.add_parser("has", help=about, description=about)
+    about = "Tell whether a run is there: exit code 0 if it can be resumed, 3 if there is none."
+    there = add_command(commands, "cluster", "has", about, EXAMPLES)
     there.add_argument(
         "url", metavar="PLACE", help="Look in this place, the search's --storage-path."
     )

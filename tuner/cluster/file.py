@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from model.common.errors import InputError, suggest
+from model.common.errors import InputError, install, suggest
 from model.common.files import Document, read_yaml
 from tuner.cluster.kuberay import is_kuberay, kuberay_faults
 from tuner.cluster.node_settings import typos
 from tuner.cluster.pins import image_faults, other_versions
 from tuner.cluster.placeholders import placeholder_faults
-from tuner.cluster.shell import LOOPBACK, TOKEN, place_of_search
+from tuner.cluster.shell import TOKEN, dashboard_faults, place_of_search, storage_faults
 from tuner.cluster.slurm import is_slurm, slurm_faults
 from tuner.cluster.task_file import launcher_of, task_faults
-from tuner.runs.storage.storage import is_url
 
 PROVIDERS = ("aws", "gcp", "azure", "local", "vsphere", "external", "readonly", "fake_multinode")
 EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -37,7 +36,7 @@ def check_file(path: Path, storage: str | None = None, *, shared: bool = False) 
     """Every fault of the file, in sentences; none if it may be brought up."""
     if is_kuberay(path):
         faults = list(placeholder_faults(path.read_text(encoding="utf-8")))
-        return faults + kuberay_faults(path, lambda each: storage_faults(each, shared=shared))
+        return faults + kuberay_faults(path, shared=shared)
     if is_slurm(path):
         return slurm_faults(path, storage, shared=shared)
     try:
@@ -57,10 +56,8 @@ def check_file(path: Path, storage: str | None = None, *, shared: bool = False) 
             if not misread:
                 raise
     if not misread and workers(file.data):
-        for command in commands(file.data):
-            faults += storage_faults(command, shared=shared)
-        if storage is not None and (fault := storage_fault(storage, shared=shared)):
-            faults.append(fault)
+        for place in (*map(place_of_search, commands(file.data)), storage):
+            faults += storage_faults(place, shared=shared)
     return faults
 
 
@@ -73,7 +70,7 @@ def schema_faults(file: Document) -> Iterator[str]:
         import ray.autoscaler
         from ray.autoscaler._private.util import prepare_config, validate_config
     except ImportError:
-        yield "cannot be checked without Ray's launcher; pip install 'stockpot[cluster]'"
+        yield f"cannot be checked without Ray's launcher; {install('cluster')}"
         return
     kind = provider_of(file.data)
     if kind and kind not in PROVIDERS:
@@ -141,13 +138,8 @@ def dashboard(file: Document) -> Iterator[str]:
         yield f"{fault}; write: ray start --head --dashboard-host=127.0.0.1 ..."
         return
     for command in given:
-        for host in re.findall(r"--dashboard-host[= ]+['\"]?([^\s'\"]+)", command):
-            if host not in LOOPBACK:
-                start = file.at("head_start_ray_commands")
-                yield (
-                    f"{start}the dashboard is open on {host}, and whoever reaches it can run "
-                    f"commands; write --dashboard-host=127.0.0.1 and {remedy}"
-                )
+        for fault in dashboard_faults(command):
+            yield f"{file.at('head_start_ray_commands')}{fault} and {remedy}"
 
 
 def token(file: Document) -> Iterator[str]:
@@ -264,20 +256,3 @@ def workers(data: dict[str, Any]) -> int:
     """The most machines beside the head."""
     listed = (data.get("provider") or {}).get("worker_ips")
     return len(listed) if isinstance(listed, list) else int(data.get("max_workers", 2))
-
-
-# --- where results go -----------------------------------------------------------------------------
-
-
-def storage_faults(command: str, *, shared: bool) -> list[str]:
-    """Of a command that starts a search."""
-    place = place_of_search(command)
-    fault = None if place is None else storage_fault(place, shared=shared)
-    return [fault] if fault else []
-
-
-def storage_fault(path: str, *, shared: bool) -> str | None:
-    if shared or is_url(path):
-        return None
-    fault = f"storage '{path}' is a folder of its own on each machine"
-    return f"{fault}; take s3://bucket/path, or a folder that all mount, and say --shared"

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from model.common.errors import suggest
+from model.common.errors import unknown
 from tuner.cluster.pins import image_faults, other_versions, pins
+from tuner.cluster.shell import place_of_search, storage_faults
 
 KINDS = ("RayCluster", "RayJob", "RayService")
+# As KubeRay 1.7.0 names its fields. Kubernetes drops one that it does not know, with a warning.
 SPEC = {
     *("autoscalerOptions", "authOptions", "enableInTreeAutoscaling", "gcsFaultToleranceOptions"),
-    *("headGroupSpec", "headServiceAnnotations", "managedBy", "rayVersion", "suspend"),
-    *("upgradeStrategy", "workerGroupSpecs"),
+    *("headGroupSpec", "headServiceAnnotations", "historyServerOptions", "managedBy"),
+    *("networkPolicy", "rayVersion", "suspend", "tlsOptions", "upgradeStrategy"),
+    "workerGroupSpecs",
 }
-# As the operator's types name them. Kubernetes drops a field that it does not know, with a warning.
 JOB = {
     *("activeDeadlineSeconds", "backoffLimit", "clusterSelector", "deletionStrategy"),
     *("entrypoint", "entrypointNumCpus", "entrypointNumGpus", "entrypointResources", "jobId"),
@@ -27,14 +29,15 @@ JOB = {
     *("suspend", "ttlSecondsAfterFinished"),
 }
 HEAD = {
-    *("enableIngress", "headService", "labels", "rayStartParams", "resources", "serviceType"),
-    "template",
+    *("enableIngress", "headService", "ingressOptions", "labels", "rayStartParams", "resources"),
+    *("serviceType", "template"),
 }
 WORKERS = {
     *("groupName", "idleTimeoutSeconds", "labels", "maxReplicas", "minReplicas", "numOfHosts"),
-    *("rayStartParams", "replicas", "resources", "scaleStrategy", "suspend", "template"),
+    *("priority", "rayStartParams", "replicas", "resources", "scaleStrategy", "suspend"),
+    "template",
 }
-COUNTS = ("replicas", "minReplicas", "maxReplicas", "numOfHosts", "idleTimeoutSeconds")
+COUNTS = ("replicas", "minReplicas", "maxReplicas", "numOfHosts", "idleTimeoutSeconds", "priority")
 INSIDE = ("LoadBalancer", "NodePort")
 
 
@@ -46,7 +49,7 @@ def is_kuberay(path: Path) -> bool:
     return re.search(r"^apiVersion:\s*ray\.io/", text, re.MULTILINE) is not None
 
 
-def kuberay_faults(path: Path, storage: Callable[[str], list[str]]) -> list[str]:
+def kuberay_faults(path: Path, *, shared: bool) -> list[str]:
     try:
         documents = [entry for entry in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
     except yaml.YAMLError as error:
@@ -55,24 +58,24 @@ def kuberay_faults(path: Path, storage: Callable[[str], list[str]]) -> list[str]
     for entry in documents:
         if isinstance(entry, dict) and entry.get("kind") in KINDS:
             try:
-                faults += document_faults(entry, storage)
+                faults += document_faults(entry, shared=shared)
             except (AttributeError, TypeError, KeyError) as error:
                 faults.append(f"{entry['kind']}: not as the operator expects it ({error!r})")
     return faults
 
 
-def document_faults(entry: dict[str, Any], storage: Callable[[str], list[str]]) -> Iterator[str]:
+def document_faults(entry: dict[str, Any], *, shared: bool) -> Iterator[str]:
     spec = entry["spec"]
     if entry["kind"] == "RayJob":
-        yield from unknown(spec, JOB, "a RayJob")
+        yield from unknown(spec, JOB, "a setting of a RayJob")
     if command := spec.get("entrypoint"):
-        yield from storage(command)
+        yield from storage_faults(place_of_search(command), shared=shared)
         yield from other_versions(command)
     if "clusterSelector" in spec:  # a cluster that is there
         return
     cluster = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec
     if cluster is not spec or entry["kind"] == "RayCluster":
-        yield from unknown(cluster, SPEC, "a RayCluster")
+        yield from unknown(cluster, SPEC, "a setting of a RayCluster")
     ray = pins().get("ray", set())
     if str(cluster.get("rayVersion")) not in ray:
         found = cluster.get("rayVersion")
@@ -87,18 +90,12 @@ def document_faults(entry: dict[str, Any], storage: Callable[[str], list[str]]) 
     if str((head.get("rayStartParams") or {}).get("num-cpus")) != "0":
         yield "the head takes trials; keep it free with rayStartParams: {num-cpus: '0'}"
     workers = cluster.get("workerGroupSpecs", [])
-    yield from unknown(head, HEAD, "the head's group")
+    yield from unknown(head, HEAD, "a setting of the head's group")
     for group in workers:
-        yield from unknown(group, WORKERS, "a group of workers")
+        yield from unknown(group, WORKERS, "a setting of a group of workers")
     for group in [head, *workers]:
         yield from group_faults(group.get("groupName", "head"), group)
         yield from pod_faults(group.get("groupName", "head"), group["template"]["spec"])
-
-
-def unknown(part: dict[str, Any], known: set[str], what: str) -> Iterator[str]:
-    for name in part:
-        if name not in known:
-            yield f"'{name}' is not a setting of {what}; {suggest(str(name), known)}"
 
 
 def group_faults(name: str, group: dict[str, Any]) -> Iterator[str]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from model.common.errors import suggest
+from model.common.errors import install, suggest, unknown
 
+SETTING = "a setting of the machine"
 # Ray's own, beside the arguments of EC2's RunInstances.
 OF_RAY = {"SubnetIds"}
 # Of Compute Engine's instances.insert, in API version 1.
@@ -48,18 +49,12 @@ def typos(provider: str, settings: Any) -> list[str]:
 
 
 def gcp_typos(settings: dict[str, Any]) -> Iterator[str]:
-    yield from unknown(settings, GCP, "")
+    yield from unknown(settings, GCP, SETTING)
     for name, known in GCP_INSIDE.items():
         entries = settings.get(name)
         for entry in entries if isinstance(entries, list) else [entries]:
             if isinstance(entry, dict):
-                yield from unknown(entry, known, f"{name}.")
-
-
-def unknown(given: dict[str, Any], known: set[str], where: str) -> Iterator[str]:
-    for name in given:
-        if name not in known:
-            yield f"'{where}{name}' is not a setting of the machine; {suggest(str(name), known)}"
+                yield from unknown(entry, known, SETTING, f"{name}.")
 
 
 def aws_typos(settings: dict[str, Any]) -> Iterator[str]:
@@ -67,7 +62,7 @@ def aws_typos(settings: dict[str, Any]) -> Iterator[str]:
     try:
         shape = run_instances()
     except ImportError:
-        yield "cannot be checked without boto3; pip install 'stockpot[cluster]'"
+        yield f"cannot be checked without boto3; {install('cluster')}"
         return
     own = {name: value for name, value in settings.items() if name not in OF_RAY}
     yield from shape_faults(own, shape, "")
@@ -84,7 +79,7 @@ def shape_faults(value: Any, shape: Any, where: str) -> Iterator[str]:
     kind = shape.type_name
     if kind == "structure" and isinstance(value, dict):
         members = shape.members
-        yield from unknown(value, set(members), where)
+        yield from unknown(value, set(members), SETTING, where)
         for name, inside in value.items():
             if name in members:
                 yield from shape_faults(inside, members[name], f"{where}{name}.")

@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from tuner.cluster.pins import other_versions
+from tuner.runs.storage.storage import is_url
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ASSIGNED = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=([^\s;()]*)(?=\s|;|$)", re.MULTILINE)
 SEARCH = re.compile(r"(?:\bstockpot search\b|\btuner\.search\b)")
@@ -44,6 +47,20 @@ def place_of_search(text: str) -> str | None:
         return None
     places = [after for flag, after in pairwise(words) if flag == "--storage-path"]
     return places[-1] if places else "runs"
+
+
+def storage_faults(place: str | None, *, shared: bool) -> Iterator[str]:
+    """Of the place where a search on several machines keeps its run, if it starts one."""
+    if place is not None and not shared and not is_url(place):
+        fault = f"storage '{place}' is a folder of its own on each machine"
+        yield f"{fault}; take s3://bucket/path, or a folder that all mount, and say --shared"
+
+
+def script_faults(script: str, settings: str = "") -> Iterator[str]:
+    """Of a script that starts Ray, with the `settings` of its environment."""
+    yield from token_faults(f"{settings}\n{script}")
+    yield from dashboard_faults(script)
+    yield from other_versions(script)
 
 
 def dashboard_faults(text: str) -> Iterator[str]:

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.common.errors import suggest
-from tuner.cluster.pins import other_versions
 from tuner.cluster.placeholders import placeholder_faults
-from tuner.cluster.shell import dashboard_faults, expanded, joined, place_of_search, token_faults
+from tuner.cluster.shell import expanded, joined, place_of_search, script_faults
 from tuner.runs.storage.storage import is_url
 
 # Of sbatch 22.05 and newer: without a value, with or without, with one.
@@ -52,6 +51,7 @@ VALUED = {
     *("time-min", "tmp", "tres-bind", "tres-per-task", "uid", "wait-all-nodes", "wckey"),
 }
 OPTIONS = FLAGS | MAYBE | VALUED
+MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}
 SHORT = {
     **{"A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task"},
     **{"D": "chdir", "d": "dependency", "e": "error", "F": "nodefile", "G": "gpus"},
@@ -96,9 +96,7 @@ def slurm_faults(path: Path, storage: str | None = None, *, shared: bool = False
     faults += shell_faults(path)
     for rule in (ray_faults, preemption_faults):
         faults += rule(script)
-    faults += token_faults(script.commands)
-    faults += dashboard_faults(script.commands)
-    faults += other_versions(script.commands)
+    faults += script_faults(script.commands)
     faults += storage_faults(script, storage, shared=shared)
     return faults
 
@@ -165,6 +163,9 @@ def ray_faults(script: Script) -> Iterator[str]:
         if "exclusive" not in script.options:
             fault = "'ray symmetric-run' refuses a node with another Ray, and stops all it finds"
             yield f"{fault}; write #SBATCH --exclusive"
+        if not script.options.keys() & MEMORY:
+            fault = "a job has only the memory that it asks for, or the site's default"
+            yield f"{fault}, also with --exclusive; write #SBATCH --mem=0 for all of a node's"
         if script.nodes > 1 and "--min-nodes" not in script.commands:
             fault = "each node may take itself for the head"
             yield f"{fault}; give ray symmetric-run --min-nodes $SLURM_JOB_NUM_NODES"

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.common.errors import suggest
+from model.common.errors import unknown
 from model.common.files import Document
-from tuner.cluster.pins import image_faults, other_versions
-from tuner.cluster.shell import dashboard_faults, expanded, joined, place_of_search, token_faults
-from tuner.runs.storage.storage import is_url
+from tuner.cluster.pins import image_faults
+from tuner.cluster.shell import expanded, joined, place_of_search, script_faults, storage_faults
 
 
 @dataclass(frozen=True)
@@ -114,10 +113,14 @@ def task_faults(
     file: Document, launcher: Launcher, storage: str | None = None, *, shared: bool = False
 ) -> Iterator[str]:
     data = file.data
-    yield from unknown(file, data, launcher.keys, launcher)
+    key = f"a key of a {launcher.name} task"
+    for name in data:
+        yield from (f"{file.at(name)}{fault}" for fault in unknown([name], launcher.keys, key))
     for part, known in launcher.inside.items():
-        if isinstance(data.get(part), dict):
-            yield from unknown(file, data[part], known, launcher, part)
+        inside = data.get(part)
+        for name in inside if isinstance(inside, dict) else ():
+            faults = unknown([name], known, key, f"{part}.")
+            yield from (f"{file.at(part, name)}{fault}" for fault in faults)
     given = environment(data.get(launcher.env))
     settings = " ".join(f"{name}={value}" for name, value in given.items())
     for part in launcher.scripts:
@@ -127,35 +130,16 @@ def task_faults(
                 fault = f"a command that YAML does not read as a text: {line!r}"
                 yield f"{file.at(part)}{fault}; put it in quotes"
     script = expanded(joined("\n".join(scripts(data, launcher))), given)
-    yield from token_faults(f"{settings}\n{script}")
-    yield from dashboard_faults(script)
-    yield from other_versions(script)
+    yield from script_faults(script, settings)
     yield from images(data)
     nodes = data.get(launcher.nodes) or 1
     if not isinstance(nodes, int):
         yield f"{file.at(launcher.nodes)}{launcher.nodes} is a number, but is {nodes!r}"
-    elif nodes > 1 and not shared:
+    elif nodes > 1:
         for place in sorted({place_of_search(script), storage} - {None}, key=str):
-            if not is_url(place):
-                fault = f"storage '{place}' is a folder of its own on each machine"
-                remedy = "take s3://bucket/path, or a folder that all mount, and say --shared"
-                yield f"{fault}; {remedy}"
+            yield from storage_faults(place, shared=shared)
     if launcher is SKYPILOT:
         yield from own_ray(script)
-
-
-def unknown(
-    file: Document,
-    part: Mapping[str, Any],
-    known: frozenset[str],
-    launcher: Launcher,
-    where: str = "",
-) -> Iterator[str]:
-    for name in part:
-        if name not in known:
-            path = [where, str(name)] if where else [str(name)]
-            fault = f"'{'.'.join(path)}' is not a key of a {launcher.name} task"
-            yield f"{file.at(*path)}{fault}; {suggest(str(name), known)}"
 
 
 def environment(given: Any) -> dict[str, str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuner.export.trackers.source import RunSource
 
 TOOLS = ("mlflow", "wandb", "trackio", "aim", "optuna", "csv", "parquet")
+TAKE_FILES = ("mlflow", "wandb", "trackio")
 EXAMPLES = {
     "MLflow": "runs/default --to mlflow --out http://localhost:5000",
     "W&B": "runs/default --to wandb --project films",
@@ -37,7 +38,9 @@ EXAMPLES = {
 
 
 def make_parser() -> Parser:
-    about = "Copy a search into MLflow, W&B, Trackio, Aim, Optuna or tables. Again: nothing twice."
+    about = (
+        "Copy a search into MLflow, W&B, Trackio, Aim, Optuna or tables; again, only what is new."
+    )
     parser = command_parser("export", about, EXAMPLES)
     parser.add_argument(
         "run", metavar="RUN", help="Read this search: its folder, or its URL in storage."
@@ -52,7 +55,7 @@ def make_parser() -> Parser:
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Use this project or experiment in the tool (default: stockpot)."
     parser.add_argument("--project", default="stockpot", metavar="NAME", help=text)
-    text = "Send the soup along as a model folder, to MLflow or W&B, once it is made."
+    text = "Wait for the soup, and send its model folder along to MLflow, W&B or Trackio."
     parser.add_argument("--soup", action="store_true", help=text)
     text = "Go on until the search has ended."
     parser.add_argument("--follow", action="store_true", help=text)
@@ -105,8 +108,9 @@ def soup_of(
     from tuner.runs.storage.storage import is_url
     from tuner.soup.record import SOUP
 
-    if arguments.to not in ("mlflow", "wandb"):
-        raise InputError("--soup", [f"--to {arguments.to} takes no files; mlflow and wandb do"])
+    if arguments.to not in TAKE_FILES:
+        fault = f"--to {arguments.to} takes no files; {', '.join(TAKE_FILES)} do"
+        raise InputError("--soup", [fault])
     if is_url(arguments.run):
         fault = "a run in storage is read without its models; fetch it: stockpot cluster fetch"
         raise InputError("--soup", [fault])

@@ -25,20 +25,20 @@ EXAMPLES = {
     "another of its models": "runs/default --model 'greedy soup' --out predictions",
     "an ensemble": "runs/big/soups/mean --data ~/cs224n --out predictions",
     "a teacher for distillation": "runs/big --split train --out teacher",
-    "a quick look": 'runs/default --text "never dull, often moving"',
-    "at a pair": 'runs/default --text "how old is it" "what is its age"',
+    "one sentence": 'runs/default --text "never dull, often moving"',
+    "one pair": 'runs/default --text "how old is it" "what is its age"',
 }
 
 
 def make_parser() -> Parser:
     about = "Answer the tasks' dev and test rows, or a sentence."
     parser = command_parser("predict", about, EXAMPLES)
-    who = parser.add_argument_group("who answers")
-    text = "Ask this model: a run's recommended one, a trial, a checkpoint, soup/ or soups/NAME."
+    who = parser.add_argument_group("which model")
+    text = "Take this folder's model: of a run (the recommended one), trial, checkpoint or soup."
     who.add_argument("place", type=Path, metavar="RUN", help=text)
-    text = "Ask another of the run's models: a soup's method, a trial as t0003, best or default."
+    text = "Take another of the run's models: a soup's method, a trial as t0003, best or default."
     who.add_argument("--model", metavar="NAME", help=text)
-    what = parser.add_argument_group("what to answer")
+    what = parser.add_argument_group("which inputs")
     add_data(what)
     what.add_argument(
         "--tasks", metavar="SET", help="Read this task set (default: the model's own)."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from model.cli.exit_code import exit_code
+from model.cli.invocation import program
 from model.cli.parser import Parser, add_data, command_parser
 from model.cli.status import doing, warn
 from model.cli.text import say
@@ -57,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
                 from tuner.export.tensorboard.board import rebuild
 
                 rebuild(folder, warn, data=arguments.data)
-            print(f"tensorboard --logdir {folder}")
+            print(shlex.join([program("tensorboard"), "--logdir", str(folder)]))
     return 0
 
 

@@ -48,8 +48,8 @@ def class_style(place: int) -> Json:
     return {"color": CLASSES[colour], "symbol": SYMBOLS[(place + turn) % len(SYMBOLS)]}
 
 
-def wrapped(label: str, width: int = 30) -> str:
-    return "<br>".join(textwrap.wrap(label, width)) or label
+def wrapped(label: str) -> str:
+    return "<br>".join(textwrap.wrap(label, 30)) or label
 
 
 KNOWN = re.compile(r"<(?!(?:br|extra|/extra)>)")

@@ -62,7 +62,7 @@ class SearchRequest:
     tasks: Annotated[
         str | None,
         Flag(
-            "Train these tasks: a set's name or a YAML file; SET:A,B takes two of them.",
+            "Train these tasks: a set's name or a YAML file; SET:A,B is only its tasks A and B.",
             WHAT,
             "SET",
             "the space's",
@@ -97,16 +97,25 @@ class SearchRequest:
     budget_examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Train on so many examples in all; the search divides them.", HOW, "B", "the space's"),
+        Flag(
+            "Train on B examples in total; the search divides them among the trials.",
+            HOW,
+            "B",
+            "the space's",
+        ),
     ] = None
     num_samples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Try so many configurations.", HOW, "N", "what the budget allows", free=True),
+        Flag("Try N configurations.", HOW, "N", "what the budget allows", free=True),
     ] = None
     sampler: Annotated[
         SamplerName,
-        Flag("Let this sampler propose; auto is task_gp up to 300 trials, tpe beyond.", HOW),
+        Flag(
+            "Propose by this sampler; auto is task_gp, our Gaussian process per task, or tpe "
+            "beyond 300 trials.",
+            HOW,
+        ),
     ] = "auto"
     warm_start: Annotated[
         tuple[str, ...],
@@ -121,26 +130,34 @@ class SearchRequest:
     max_examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Train no longer than so many examples.", HOW, "N", "what the budget allows"),
+        Flag("Train no trial on more than N examples.", HOW, "N", "what the budget allows"),
     ] = None
     grace_examples: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Train no shorter than so many examples.", HOW, "N", "a share of the longest"),
+        Flag(
+            "Train each on N examples before it may be pruned.", HOW, "N", "a share of the longest"
+        ),
     ] = None
     reduction_factor: Annotated[
-        float, Above(1), Flag("Train one of X configurations X times as long.", HOW, "X")
+        float,
+        Above(1),
+        Flag("Keep the best 1/X at each rung, and train them X times as long.", HOW, "X"),
     ] = 3.0
     early_stopping: Annotated[bool, Flag("Train every configuration in full.", HOW)] = True
     promotion: Annotated[
         PromotionName,
-        Flag("Restart for a longer training, with a schedule of its own, or continue.", HOW),
+        Flag(
+            "Restart a promoted configuration with its own learning-rate schedule, or continue "
+            "from its checkpoint.",
+            HOW,
+        ),
     ] = "restart"
     finals: Annotated[
         int | None,
         AtLeast(1),
         Flag(
-            "Train so many models in full at the end.",
+            "Train the best N configurations in full at the end.",
             HOW,
             "N",
             "one, or what --max-examples allows",
@@ -150,7 +167,7 @@ class SearchRequest:
         tuple[int, int] | None,
         AtLeast(0),
         Flag(
-            *("Run the best N again with S seeds before the finals, as 3x3.", HOW, "NxS"),
+            *("Repeat the best N with S further seeds before the finals, as 3x3.", HOW, "NxS"),
             "where the budget pays for it",
             read=read_confirm,
             write=lambda given: ["x".join(map(str, given))],
@@ -158,12 +175,12 @@ class SearchRequest:
     ] = None
     distill: Annotated[
         bool,
-        Flag("Train one model more, taught by the best ensemble.", HOW, free=True),
+        Flag("Distil the best ensemble into one more model.", HOW, free=True),
     ] = False
     distill_text: Annotated[
         str | None,
         Flag(
-            "Let the teacher of --distill answer this file's texts too, one a line.",
+            "Read unlabelled texts, one per line, which the teacher of --distill labels as well.",
             HOW,
             "FILE",
             "none",
@@ -249,7 +266,10 @@ class ExecutionOptions:
         Path, Flag("Keep the runs in this folder, or at a URL as s3://bucket/path.", RUN, "DIR")
     ] = Path("runs")  # a URL becomes `remote`
     local_path: Annotated[
-        Path, Flag("Keep the driver's own copy in this folder, with a URL.", RUN, "DIR")
+        Path,
+        Flag(
+            "Keep a local copy of the run in this folder, when --storage-path is a URL.", RUN, "DIR"
+        ),
     ] = Path("runs")
     remote: str | None = None  # the URL, secrets and all: not for people's eyes
     address: Annotated[
@@ -262,24 +282,24 @@ class ExecutionOptions:
         ),
     ] = None
     max_concurrent_trials: Annotated[
-        int | None, AtLeast(1), Flag("Run so many trials at once.", WHERE, "N", "what fits")
+        int | None, AtLeast(1), Flag("Run N trials at once.", WHERE, "N", "what fits")
     ] = None
     cpus_per_trial: Annotated[
         float | None,
         Above(0),
-        Flag("Give a trial so many CPUs, and as many threads.", WHERE, "X", "an equal share"),
+        Flag("Give each trial X CPUs, and as many threads.", WHERE, "X", "an equal share"),
     ] = None
     gpus_per_trial: Annotated[
         float | None,
         AtLeast(0),
         AtMost(1),  # a trial trains on one, and others would idle
-        Flag("Give a trial one GPU, or a fraction of one.", WHERE, "X", "1 where there are any"),
+        Flag("Give each trial one GPU, or a fraction of one.", WHERE, "X", "1 where there are any"),
     ] = None
     time_budget_s: Annotated[
         float | None,
         Above(0),
         Flag(
-            "Stop after so many seconds; alone, they decide the search's size.",
+            "Stop after S seconds; with no budget or number of trials this sets the search's size.",
             WHERE,
             "S",
             "no limit",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from model.common.run_files import OVERALL as OVERALL
 from tuner.runs.index import Index
 from tuner.runs.request import PromotionName
 
@@ -32,7 +33,6 @@ PROMOTED = "promoted"  # origin of a longer run of an earlier trial's configurat
 INFRASTRUCTURE = "infrastructure"  # kind of a failure that says nothing about the trial
 MEMORY = "memory"  # a failure that tells the sampler to keep away
 DEVICE_MEMORY = "device memory"  # a GPU's, which a trial may have to itself; in the ledger MEMORY
-OVERALL = "overall"
 OVERALL_NAMES = (OVERALL, "score")  # under which the overall score is an objective
 
 # What each event must carry; more is welcome. docs/ledger.md says what it all means.

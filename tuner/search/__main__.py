@@ -31,7 +31,7 @@ def make_parser() -> Parser:
     parser = command_parser("search", about, EXAMPLES, usage="[flags]")
     parser.add_table(SearchRequest)
     parser.add_table(ExecutionOptions)
-    text = "Check everything, and try the most expensive step."
+    text = "Check everything, and run one step of the most expensive setting."
     parser.group("the run").add_argument("--dry-run", action="store_true", help=text)
     parser.check = setting_faults
     return parser

@@ -87,36 +87,40 @@ def run_search(
 
     What to search:
         space: Search this space: a shipped one's name or a YAML file.
-        tasks: Train these tasks: a set's name or a YAML file; "SET:A,B" takes two of them. None:
-            the space's.
+        tasks: Train these tasks: a set's name or a YAML file; "SET:A,B" is only its tasks A and B.
+            None: the space's.
         data: Read the tasks' files in this folder.
         encoder: Train this encoder: "minilm", "tiny", a folder or a Hub id. None: the space's.
         set: Fix these settings in all trials, as {"smart.weight": 1}.
         seed: Seed the sampler and the trials with this number.
     How to search:
-        budget_examples: Train on so many examples in all; the search divides them. None: the
-            space's.
-        num_samples: Try so many configurations. None: what the budget allows.
-        sampler: Let this sampler propose; auto is task_gp up to 300 trials, tpe beyond.
+        budget_examples: Train on this many examples in total; the search divides them among the
+            trials. None: the space's.
+        num_samples: Number of configurations to try. None: what the budget allows.
+        sampler: Propose by this sampler; "auto" is "task_gp", our Gaussian process per task, and
+            "tpe" beyond 300 trials.
         warm_start: Learn from the earlier runs in these folders.
         objectives: Maximise these scores. Several tasks give a Pareto front.
-        max_examples: Train no longer than so many examples. None: what the budget allows.
-        grace_examples: Train no shorter than so many examples. None: a share of the longest.
-        reduction_factor: Train one of so many configurations so many times as long.
+        max_examples: Longest training of a trial, in examples. None: what the budget allows.
+        grace_examples: Shortest training of a trial before it may be pruned, in examples. None: a
+            share of the longest.
+        reduction_factor: With X, keep the best 1/X at each rung, and train them X times as long.
         early_stopping: False trains every configuration in full.
-        promotion: "restart" for a longer training, with a schedule of its own, or "continue".
-        finals: Train so many models in full at the end. None: one, or what max_examples allows.
-        distill: Train one model more, taught by the best ensemble.
-        distill_text: Texts without labels that the ensemble answers too, one a line of this file.
-        confirm: Run the best N again with S seeds before the finals, as (3, 3) or "3x3". None:
-            where the budget pays for it.
-        keep: Keep the checkpoints of the best so many trials.
+        promotion: "restart" trains a promoted configuration from scratch with its own
+            learning-rate schedule; "continue" goes on from its checkpoint.
+        finals: Number of configurations trained in full at the end. None: one, or what max_examples
+            allows.
+        distill: Distil the best ensemble into one more model.
+        distill_text: A file of unlabelled texts, one per line, which the ensemble labels as well.
+        confirm: Repeat the best N with S further seeds before the finals, as (3, 3) or "3x3".
+            None: where the budget pays for it.
+        keep: Number of best trials whose checkpoints are kept.
     The run:
         resume: Go on with the run of this name.
         force: Resume although code or data changed, or the ledger is damaged.
         name: Give the run this name. None: the space's.
         storage_path: Keep the runs in this folder, or at a URL as s3://bucket/path.
-        local_path: With a URL, keep the driver's own copy in this folder.
+        local_path: Keep a local copy of the run in this folder, when storage_path is a URL.
         study_storage: Keep the Optuna study in this database too: its URL, or "env:NAME" for the
             URL in an environment variable. It is written nowhere.
         soup: Make a soup at the end.
@@ -126,10 +130,10 @@ def run_search(
     Where to run:
         address: Run on this Ray cluster; "auto" is the one whose head node this is. None:
             this machine.
-        max_concurrent_trials: Run so many trials at once. None: what fits.
-        cpus_per_trial: Give a trial so many CPUs, and as many threads. None: an equal share.
-        gpus_per_trial: Give a trial one GPU, or a fraction of one. None: 1 where there are any.
-        time_budget_s: Stop after so many seconds; alone, they decide the search's size. None: no
-            limit.
+        max_concurrent_trials: Number of trials that run at once. None: what fits.
+        cpus_per_trial: CPUs of each trial, and as many threads. None: an equal share.
+        gpus_per_trial: Give each trial one GPU, or a fraction. None: 1 where there are any.
+        time_budget_s: Time limit in seconds; with no budget or number of samples it also sets the
+            search's size. None: no limit.
     """
     raise NotImplementedError  # `only_what_is_given` stands in for this

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from model.cli.invocation import command
 from model.common.untrusted import inside
 from tuner.predict.predictor import AnswerModels, load_predictor
 from tuner.predict.splits import answer_splits, write_split
@@ -16,6 +15,7 @@ from tuner.predict.texts import answer_file
 from tuner.runs.folder import TEACHER, TEACHER_TEXTS
 from tuner.runs.state import ANSWERS, RunState
 from tuner.search.finish import attempt
+from tuner.search.next_steps import resume_command
 from tuner.search.plan import SearchPlan
 from tuner.search.terminal import SearchConsole
 from tuner.soup.combinations import VOTE
@@ -63,7 +63,7 @@ def make_teacher(
     console.log(f"distilling {best.told}: it answers the training rows")
     return attempt(
         *("teacher", partial(write_answers, plan, best.name, models)),
-        *(command("search", "--resume --distill"), console),
+        *(resume_command(plan.folder, plan.options), console),
     )
 
 

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from model.cli.flags import flags_of
-from model.cli.invocation import command
+from model.cli.invocation import command, program
 from model.cli.text import shown_path
 from tuner.engine.database.place import StudyPlace
 from tuner.runs.request import ExecutionOptions
@@ -22,7 +22,7 @@ def next_steps(state: RunState, folder: Path) -> list[str]:
         return []
     place = shown_path(folder)
     return [
-        shlex.join(["tensorboard", "--logdir", place, *BOARD]),
+        shlex.join([program("tensorboard"), "--logdir", place, *BOARD]),
         command("predict", place, "--out", "predictions"),
     ]
 

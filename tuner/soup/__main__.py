@@ -40,7 +40,7 @@ def make_parser() -> Parser:
     what.add_argument("--methods", metavar="A,B", help="Try only these methods (default: all).")
     add_data(what)
     how = parser.add_argument_group("how to combine")
-    text = "Cross-fit averages over so many halvings of dev (default: 1)."
+    text = "Cross-fit averages over N random half-splits of dev (default: 1)."
     how.add_argument("--halvings", type=int, metavar="N", help=text)
     text = (
         "Write the ensembles of several runs to this folder (default: ensembles, beside the first)."

@@ -20,6 +20,7 @@ from model.evaluation.scores import Score
 from tuner.scoring.crossfit import Difference
 
 SOUP, SOUPS, SOUP_JSON = "soup", "soups", "soup.json"  # in the run's folder; the last in SOUP
+CARD = "README.md"  # of a model's folder
 FORMAT = 1
 
 

@@ -26,6 +26,7 @@ from tuner.soup.combinations import (
 from tuner.soup.methods import BEST, METHODS
 
 HALVINGS = 20  # where nothing has to be run for one
+SEED = 0  # of the halves, and of the resamples
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,10 @@ def models_of(combinations: Mapping[str, Combination]) -> set[Combination]:
 class Halves:
     """Random halves of dev, and a scorer for each."""
 
-    def __init__(
-        self, evaluator: DevEvaluator, goal: str, splits: int = HALVINGS, seed: int = 0
-    ) -> None:
+    def __init__(self, evaluator: DevEvaluator, goal: str, splits: int = HALVINGS) -> None:
         rows = {task: len(labels) for task, labels in evaluator.labels.items()}
-        self.evaluator, self.goal, self.seed = evaluator, goal, seed
-        self.rows = halve(rows, evaluator.tasks, splits, seed)
+        self.evaluator, self.goal = evaluator, goal
+        self.rows = halve(rows, evaluator.tasks, splits, SEED)
         self.scorers = [
             DevScorer(evaluator, goal, {task: of[half] for task, of in self.rows.items()})
             for half in range(2 * splits)
@@ -87,7 +86,7 @@ class Halves:
         chosen = [METHODS[name].choose(scorer) for scorer in self.scorers[:count]]
         answers = predictions_of(self.evaluator, chosen, name)
         some = {task: of[:count] for task, of in self.rows.items()}
-        return score_held_out(answers, some, self.evaluator.tasks, self.seed, self.goal, resamples)
+        return score_held_out(answers, some, self.evaluator.tasks, SEED, self.goal, resamples)
 
 
 def score_methods(
@@ -96,7 +95,6 @@ def score_methods(
     goal: str,
     *,
     halvings: int,
-    seed: int = 0,
     best: HeldOut | None = None,
     against: str = BEST,
 ) -> list[MethodResult]:
@@ -109,7 +107,7 @@ def score_methods(
     with. Two methods that chose the same model have the same score.
     """
     whole = DevScorer(evaluator, goal)
-    halves = Halves(evaluator, goal, max(HALVINGS, halvings), seed)
+    halves = Halves(evaluator, goal, max(HALVINGS, halvings))
     run_ahead(evaluator, names, whole, halves, halvings)
     choices: dict[str, TaskCombinations] = {}
     held: dict[str, HeldOut] = {}
@@ -130,7 +128,7 @@ def score_methods(
     evaluator.wanted = everything
     dev = predictions_of(evaluator, list(choices.values()), "")
     scores = {name: scores_of(dev[n], evaluator.tasks) for n, name in enumerate(names)}
-    differences = compare(dev, list(names), evaluator.tasks, goal, seed, against)
+    differences = compare(dev, list(names), evaluator.tasks, goal, against)
     alone = held[against]
     beside = {name: each.beside(alone, best or alone) for name, each in held.items()}
     found = [
@@ -188,11 +186,11 @@ def scores_of(one: DevPredictions, tasks: TaskSet) -> Scores:
 
 
 def compare(
-    dev: DevPredictions, names: list[str], tasks: TaskSet, goal: str, seed: int, against: str
+    dev: DevPredictions, names: list[str], tasks: TaskSet, goal: str, against: str
 ) -> dict[str, Difference | None]:
     """Each candidate's paired difference to the one that all are compared with."""
     points = dev.grid(tasks).at(0)
-    drawn = dev.resampled(tasks, RESAMPLES, seed)
+    drawn = dev.resampled(tasks, RESAMPLES, SEED)
     best = names.index(against)
 
     def difference(number: int) -> Difference | None:

@@ -27,7 +27,6 @@ from tuner.soup.methods import BEST, DISTILLED, GREEDY, PREDICTIONS
 from tuner.soup.record import MethodRecord, SoupRecord, slug
 
 MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-CARD = "README.md"
 EXAMPLES = {False: '["never dull, often moving"]', True: '[("how old is it", "what is its age")]'}
 Settings = Mapping[str, Mapping[str, Any]]  # by trial
 
@@ -292,7 +291,7 @@ def use(soup: SoupRecord, mine: MethodRecord, origin: Origin, hub: str | None) -
     encoder = "`AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained` load the encoder"
     lines += ["```", "", f"{encoder}; the heads are in `heads.safetensors`."]
     if hub:
-        return [*lines, "`pip install stockpot` brings `model`."]
+        return [*lines, "`model` comes with Stockpot: `pip install .` in a clone of it."]
     taken = soup.method(soup.recommended) or mine
     other = "" if taken is mine else f"; with `--model {slug(mine.name)}`, by this model"
     told = f"`stockpot predict RUN` writes predictions for files, answered by the {taken.name}"

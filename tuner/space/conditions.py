@@ -8,10 +8,11 @@ from typing import Any
 import yaml
 
 from model.common.errors import suggest
+from model.common.typed import COMPARE
 from model.config.values import Misfit, show
 from model.tasks.task_set import TaskSet
 from model.tasks.yaml_reader import as_number
-from tuner.space.domains import COMPARE, Condition, Number, Outside, Parameter, is_number
+from tuner.space.domains import Condition, Number, Outside, Parameter, is_number
 from tuner.space.values import fitted, spread
 
 COMPARISON = re.compile(r"\s*(>=|<=|!=|==?|>|<)\s*(.+)", re.DOTALL)

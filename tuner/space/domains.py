@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,14 +24,10 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from model.common.typed import COMPARE
+
 Label: TypeAlias = "str | int | float | bool"
 
-COMPARE = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
 OR = " or "  # between the parameters of one condition
 
 

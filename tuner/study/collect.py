@@ -20,7 +20,7 @@ from tuner.runs.open import FinishedRun
 from tuner.runs.state import OVERALL, Event, TrialState, objective_value
 from tuner.scoring.dev_predictions import Answers, DevPredictions, precision_of
 from tuner.scoring.dev_rows import DevRows
-from tuner.study.ensembles import EnsembleMember, ensemble_of
+from tuner.study.ensembles import StudyMember, ensemble_of
 from tuner.study.grid import StudySearch, Training
 from tuner.study.reader import Study
 
@@ -95,7 +95,7 @@ def candidates(
         if row.ensemble is None:
             continue
         for seed in sorted({one.seed for one in trained}):
-            members = [EnsembleMember(one.row, one.answers) for one in trained if one.seed == seed]
+            members = [StudyMember(one.row, one.answers) for one in trained if one.seed == seed]
             made = ensemble_of(row.ensemble, members, tasks, rows.labels)
             if made is not None:
                 one = Candidate(row.label, seed, made.answers, {}, weights=made.weights)

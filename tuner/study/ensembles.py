@@ -14,7 +14,7 @@ from tuner.study.reader import OVERALL, Ensemble
 
 
 @dataclass(frozen=True)
-class EnsembleMember:
+class StudyMember:
     name: str
     answers: Mapping[str, Predictions]  # of the tasks that it was trained on
 
@@ -26,7 +26,7 @@ class BuiltEnsemble:
 
 
 def ensemble_of(
-    how: Ensemble, members: Sequence[EnsembleMember], tasks: TaskSet, labels: Mapping[str, Array]
+    how: Ensemble, members: Sequence[StudyMember], tasks: TaskSet, labels: Mapping[str, Array]
 ) -> BuiltEnsemble | None:
     """None where nobody answers a task.
 
@@ -50,7 +50,7 @@ def ensemble_of(
 
 
 def _score(
-    member: EnsembleMember, task: Task, tasks: TaskSet, labels: Mapping[str, Array], by: str
+    member: StudyMember, task: Task, tasks: TaskSet, labels: Mapping[str, Array], by: str
 ) -> float:
     def value(of: Task) -> float:
         return measure(of.metric, labels[of.name], member.answers[of.name].values, of.classes)

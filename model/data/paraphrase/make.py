@@ -101,7 +101,7 @@ def ask(
 
 
 @contextmanager
-def held(out: Path) -> Iterator[None]:
+def output_lock(out: Path) -> Iterator[None]:
     """Keep other commands with the same --out away."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

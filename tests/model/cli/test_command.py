@@ -120,7 +120,7 @@ def test_layers_win_in_the_order_of_the_help(tmp_path: Path) -> None:
         (["--seed", "-1"], "'seed'"),
         (["--encoder", "./nowhere"], "no such folder"),
         (["--config", "nowhere.yaml"], "no such file"),
-        (["--resume"], "name the run's folder with --out"),
+        (["--resume"], "no run of sample in runs/ was begun with these settings; leave it out"),
         (["--resume", "--out", "nowhere"], "no such file"),
         (["--tasks", "cs224n"], "--data"),
         (["--tasks", "cs224n", "--data", "nowhere"], "point --data at the folder"),
@@ -225,6 +225,36 @@ def test_resuming_a_finished_run_says_so(
         assert any(line.startswith(f"  {fault}") for line in told), (fault, told)
     assert main(["--tasks", "cs224n", "--resume", "--out", str(tmp_path / "run")]) == 2
     assert "--tasks was sample and is cs224n now" in capsys.readouterr().err
+
+
+def test_the_same_command_with_resume_finds_its_own_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(SHORT) == 0
+    assert main([*SHORT, "--resume"]) == 0
+    assert "runs/sample-002 is already finished" in capsys.readouterr().out
+    for number, more in ((3, []), (4, ["--seed", "5"]), (10, []), (11, ["--seed", "5"])):
+        place = tmp_path / "runs" / f"sample-{number:03d}"
+        assert main([*SHORT, *more, "--out", str(place), "-q"]) == 0
+        (place / "summary.json").unlink()  # as if stopped before its end
+    (tmp_path / "runs" / "sample-012").mkdir()
+    (tmp_path / "runs" / "sample-012" / "config.yaml").write_text("[")
+    (tmp_path / "runs" / "sample-010" / "config.yaml").touch()  # what is newest is told by number
+    assert main([*SHORT, "--resume"]) == 0
+    assert "the newest unfinished run with these settings is runs/sample-010" in (
+        capsys.readouterr().out
+    )
+    assert (tmp_path / "runs" / "sample-010" / "summary.json").is_file()
+    assert main([*SHORT, "--seed", "7", "--resume"]) == 2
+    told = capsys.readouterr().err
+    assert "no run of sample in runs/ was begun with these settings; name one with --out: " in told
+    listed = (
+        "runs/sample-011 (unfinished), runs/sample-010 (finished), runs/sample-004 (unfinished)"
+    )
+    assert listed in told and "sample-003" not in told
+    assert not (tmp_path / "runs" / "sample-013").exists()
 
 
 def test_help_shows_examples_that_can_be_copied() -> None:

@@ -24,6 +24,10 @@ WORDS = "the a cat dog sat ran on under mat road big small not but and far from 
 LABELS = np.arange(40, dtype=np.float32)
 
 
+def on_meta(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to("meta")
+
+
 def texts(count: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(WORDS, rng.integers(0, 12))) for _ in range(count)]
@@ -126,9 +130,9 @@ def test_off_the_cpu_padding_goes_up_to_a_multiple_and_no_further_than_the_encod
         assert (found.input_ids[found.attention_mask == 0] == plain.pad_id).all()
     longer = replace(off, max_length=64).batch(tokens, np.array([0, 2]), layout="single")
     assert longer.input_ids.shape == (2, 8)
-    there = [batch.to("meta") for batch in (known, found)]  # of one length: nothing is padded
+    there = [batch.map(on_meta) for batch in (known, found)]  # of one length: nothing is padded
     assert join(there, 0, 64).input_ids.shape == (2, 4)
-    assert join([*there, longer.to("meta")], 0, 7).input_ids.shape == (4, 8)
+    assert join([*there, longer.map(on_meta)], 0, 7).input_ids.shape == (4, 8)
     assert join([known, plain.batch(tokens, np.array([1]), layout="single")], 0, 64).padded
 
 
@@ -232,6 +236,6 @@ def test_evaluation_takes_every_row_once_shortest_first(bert_tokenizer: Any) -> 
 
 
 def test_a_batch_moves_whole(bert_tokenizer: Any) -> None:
-    moved = stream(bert_tokenizer).batch(0).to("meta")
+    moved = stream(bert_tokenizer).batch(0).map(on_meta)
     kinds = {tensor.device.type for tensor in (moved.input_ids, moved.attention_mask, moved.labels)}
     assert kinds == {"meta"} == {moved.token_type_ids.device.type} and moved.parts == 1

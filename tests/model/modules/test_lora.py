@@ -148,5 +148,5 @@ def test_without_peft_it_is_refused_in_words(
     tasks: TaskSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"needs peft; pip install 'stockpot\[lora\]'"):
+    with pytest.raises(InputError, match=r"needs peft; from a clone of Stockpot: .*'\.\[lora\]'"):
         prepare(parse_settings(SETTINGS, tasks), tasks)

@@ -70,6 +70,16 @@ def test_a_search_is_known_by_either_name(tmp_path: Path) -> None:
     assert "storage 'runs'" in check_changed(tmp_path, *change)
 
 
+def test_fields_of_the_newest_operator_are_known(tmp_path: Path) -> None:
+    of_cluster = "networkPolicy: {mode: DenyAllIngress}\n    tlsOptions: {enabled: true}\n    "
+    changes = (
+        ("authOptions:", f"{of_cluster}historyServerOptions: {{}}\n    authOptions:"),
+        ("serviceType:", "ingressOptions: {host: ours.example}\n      serviceType:"),
+        ("maxReplicas:", "priority: 1\n        maxReplicas:"),
+    )
+    assert "is not a setting" not in check_changed(tmp_path, *changes)
+
+
 def test_a_job_on_a_cluster_that_is_there_describes_none(tmp_path: Path) -> None:
     data = yaml.safe_load(FILE.read_text(encoding="utf-8").replace("BUCKET", "ours"))
     del data["spec"]["rayClusterSpec"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,6 +21,8 @@ from tuner.predict.predictor import load_predictor
 from tuner.runs.folder import LEDGER
 from tuner.runs.ledger import encode
 from tuner.runs.open import open_run
+from tuner.runs.request import ExecutionOptions
+from tuner.search import distill
 from tuner.soup.methods import DISTILLED, PREDICTIONS
 from tuner.soup.record import read_soup
 
@@ -124,3 +128,20 @@ def test_texts_that_no_task_takes_are_refused_before_anything_starts(tmp_path: P
     done = run_here(tmp_path, *SEARCH, "--distill-text", str(texts))
     assert done.returncode == 2 and "--distill-text goes with --distill" in done.stderr
     assert [place.name for place in tmp_path.iterdir()] == [texts.name]
+
+
+def test_the_command_that_tries_a_teacher_again_can_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(distill, "votes", lambda place: False)
+    monkeypatch.setattr(distill, "write_answers", fail)
+    best = SimpleNamespace(kind=PREDICTIONS, models=2, folder="soups/x", name="x", told="the x")
+    told: list[str] = []
+    plan = SimpleNamespace(folder=tmp_path / "my run", options=ExecutionOptions())
+    console = SimpleNamespace(log=lambda line: None, warn=told.append)
+    given: list[Any] = [plan, SimpleNamespace(methods=[best]), console]
+    assert distill.make_teacher(*given) is None
+    assert told[-1].endswith("python -m tuner.search --resume --name 'my run'")

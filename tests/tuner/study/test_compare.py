@@ -19,7 +19,7 @@ from model.tasks.task_set import TaskSet, load_task_set
 from tuner.scoring.dev_rows import DevRows
 from tuner.study.collect import Candidate
 from tuner.study.compare import RowComparison, compare
-from tuner.study.ensembles import EnsembleMember, ensemble_of
+from tuner.study.ensembles import StudyMember, ensemble_of
 from tuner.study.reader import Ensemble, Study, StudyRow
 from tuner.study.text import study_text
 
@@ -212,11 +212,11 @@ def only(tasks: TaskSet, *names: str) -> TaskSet:
     return TaskSet(tasks.name, "", tuple(tasks[name] for name in names), tasks.origin)
 
 
-def members(*rights: float) -> list[EnsembleMember]:
-    return [EnsembleMember(f"m{n}", answers(right, n)) for n, right in enumerate(rights)]
+def members(*rights: float) -> list[StudyMember]:
+    return [StudyMember(f"m{n}", answers(right, n)) for n, right in enumerate(rights)]
 
 
-def made(how: Ensemble, given: list[EnsembleMember], **more: Any) -> Any:
+def made(how: Ensemble, given: list[StudyMember], **more: Any) -> Any:
     return ensemble_of(how, given, more.get("tasks", TASKS), LABELS)
 
 
@@ -229,7 +229,7 @@ def test_one_model_by_overall_is_the_best_model() -> None:
 
 def test_one_model_for_each_task_is_the_best_of_that_task() -> None:
     given = members(0.3, 0.9, 0.5)
-    given[0] = EnsembleMember("sst alone", {"sst": answers(1.0, 7)["sst"]})
+    given[0] = StudyMember("sst alone", {"sst": answers(1.0, 7)["sst"]})
     found = made(Ensemble(models=1, by="task"), given).answers
     assert found["sst"] is given[0].answers["sst"] and found["para"] is given[1].answers["para"]
     found = made(Ensemble(models=1), given).answers  # it has no overall score
@@ -280,7 +280,7 @@ def unsure(right: float, seed: int) -> dict[str, Predictions]:
 
 def test_a_greedy_vote_has_the_members_and_weights_of_the_greedy_mean() -> None:
     """By votes, the heavier of the first two would have all of them, and nobody else join."""
-    given = [EnsembleMember(f"m{n}", unsure(right, n)) for n, right in enumerate([0.5] * 7)]
+    given = [StudyMember(f"m{n}", unsure(right, n)) for n, right in enumerate([0.5] * 7)]
     how = Ensemble(rule="vote", models=5, by="task", greedy=True, prior=True)
     voted, averaged = made(how, given), made(replace(how, rule="mean"), given)
     assert voted.weights == averaged.weights
@@ -302,4 +302,4 @@ def test_prior_weights_count_the_better_more() -> None:
 
 
 def test_nobody_who_answers_makes_no_ensemble() -> None:
-    assert made(Ensemble(models=1), [EnsembleMember("a", {"sst": answers(1, 1)["sst"]})]) is None
+    assert made(Ensemble(models=1), [StudyMember("a", {"sst": answers(1, 1)["sst"]})]) is None

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.common.errors import InputError
+from model.common.errors import InputError, install
 from model.common.secrets import brief, hide, redact
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FROM_ENVIRONMENT = "env:"
 PATIENCE = 10  # seconds for a database to answer
-EXTRAS = {"psycopg": "'stockpot[postgres]'"}  # drivers that an extra brings
+EXTRAS = {"psycopg": "postgres"}  # drivers that an extra brings
 EXAMPLE = "postgresql://host/database or sqlite:///studies.db"
 
 
@@ -67,10 +67,8 @@ class StudyPlace:
             raise self.fault(f"{fault}; write {EXAMPLE}") from None
         except ImportError as error:
             name = error.name or self.url.drivername
-            raise self.fault(
-                f"its driver {name} is not installed; "
-                f"install it with: pip install {EXTRAS.get(name, name)}"
-            ) from None
+            remedy = install(EXTRAS[name]) if name in EXTRAS else f"pip install {name}"
+            raise self.fault(f"its driver {name} is not installed; {remedy}") from None
 
     @property
     def shown(self) -> str:

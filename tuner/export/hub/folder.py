@@ -20,8 +20,7 @@ from model.common.untrusted import (
 from model.evaluation.model_folder import HEADS, SPEC
 from model.modules.encoder_defaults import HUB_ID
 from model.training.finish import link_or_copy
-from tuner.soup.record import SOUP_JSON
-from tuner.soup.text import CARD
+from tuner.soup.record import CARD, SOUP_JSON
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")

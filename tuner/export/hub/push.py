@@ -21,8 +21,8 @@ from tuner.export.hub.sentences import add_sentence_files
 from tuner.predict.choose import RunModels
 from tuner.runs.open import open_run
 from tuner.soup.ensemble_file import ENSEMBLE
-from tuner.soup.record import MethodRecord, SoupRecord, slug
-from tuner.soup.text import CARD, members_of, model_card, origin_of, settings_of
+from tuner.soup.record import CARD, MethodRecord, SoupRecord, slug
+from tuner.soup.text import members_of, model_card, origin_of, settings_of
 
 LOG_IN = "log in with: hf auth login, or set HF_TOKEN to a token that may write"
 

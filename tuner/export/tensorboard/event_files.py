@@ -18,10 +18,10 @@ from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-u
 from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
 from model.common.files import write_atomic
+from model.common.run_files import CURVES
 
 BOARD = "board"  # in the run's folder: what is no trial
 VERSION = "brain.Event:2"
-START = "events.out.tfevents."  # by which TensorBoard knows its files
 HISTORY, PICTURES = "history", "pictures"
 
 
@@ -30,7 +30,7 @@ class EventFile:
 
     def __init__(self, folder: Path, kind: str = HISTORY) -> None:
         # Never an old name: a TensorBoard that is open would go on where it stopped reading.
-        self.path = Path(folder) / f"{START}{time.time_ns()}.{kind}"
+        self.path = Path(folder) / f"{CURVES}{time.time_ns()}.{kind}"
 
     def add(self, summary: Any, when: float, step: int = 0) -> None:
         records = [Record(wall_time=when, step=step, summary=summary)]
@@ -61,7 +61,7 @@ def _write(file: Any, records: Iterable[Any]) -> None:
 
 
 def files_in(folder: Path, kind: str = HISTORY) -> list[Path]:
-    return sorted(Path(folder).glob(f"{START}*.{kind}"))
+    return sorted(Path(folder).glob(f"{CURVES}*.{kind}"))
 
 
 def scalars(values: Mapping[str, float | None]) -> Any:

@@ -46,10 +46,9 @@ def write_projector(
     tasks: TaskSet,
     *,
     data: Path | None = None,
-    rows: int = ROWS,
     name: str = "the model",
 ) -> Path:
-    """Embed up to `rows` dev rows of each task with the model; returns the projector's folder."""
+    """Embed up to `ROWS` dev rows of each task with the model; returns the projector's folder."""
     model, tokenizer = read_model(Path(model_folder))
     if torch.cuda.is_available():
         model = model.to("cuda")
@@ -60,7 +59,7 @@ def write_projector(
         for task in tasks:
             if task.name not in model.tasks:
                 continue
-            table = sample_rows(load_split(task, "dev", data).table, rows)
+            table = sample_rows(load_split(task, "dev", data).table, ROWS)
             tokens = tokenise(table, tokenizer)
             vectors, predictions = embed(model, task.name, tokens, assembler)
             (folder / f"{task.name}.bytes").write_bytes(vectors.astype("<f4").tobytes())

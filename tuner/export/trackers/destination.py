@@ -7,10 +7,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from model.common.errors import InputError
+from model.common.errors import InputError, install
 from tuner.export.trackers.records import Record, Snapshot
+
+Files: TypeAlias = "dict[str, bytes | Path]"  # by their paths in the run's folder
 
 
 class Destination(ABC):
@@ -37,9 +40,7 @@ def needed(module: str, extra: str) -> Any:
             fault = f"the package {module} lacks {error.name}"
         else:
             fault = f"the package {module} is not installed"
-        raise InputError(
-            f"--to {extra}", [f"{fault}; install it with: pip install 'stockpot[{extra}]'"]
-        ) from None
+        raise InputError(f"--to {extra}", [f"{fault}; {install(extra)}"]) from None
 
 
 def digest_of(value: Any) -> str:

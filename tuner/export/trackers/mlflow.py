@@ -55,8 +55,11 @@ class Mlflow(Destination):
         if self.runs is None:
             self.runs = self._found(now.search.key)
         self._remove_others({now.search.key, *(each.key for each in now.trials.values())})
+        before = self.runs.get(now.search.key)
         parent = self._write(now.search, {KEY: now.search.key, OF: now.search.key})
-        for trial in changed:
+        # Made anew, the search's run has another id, and all trials belong to that.
+        anew = before is not None and before.info.run_id != parent
+        for trial in now.trials.values() if anew else changed:
             self._write(trial, {KEY: trial.key, OF: now.search.key, PARENT: parent})
         self._write_files(now.search.key, now.files)
         self._write_model(now.search.key, now.model)

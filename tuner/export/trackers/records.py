@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from model.cli.flags import flags_of
 from model.common.secrets import redact
 from model.common.untrusted import read_regular
 from tuner.export.tensorboard.board import name_of
@@ -21,14 +22,14 @@ from tuner.export.tensorboard.columns import default_values
 from tuner.runs.folder import REPORT, RUN, SPACE
 from tuner.runs.ledger import run_key
 from tuner.runs.open import FinishedRun
+from tuner.runs.request import SearchRequest
 from tuner.runs.state import OVERALL, RunState, TrialState, objective_value
-from tuner.soup.record import SOUP, SOUP_JSON, SoupRecord, read_soup
+from tuner.soup.record import CARD, SOUP, SOUP_JSON, SoupRecord, read_soup
 from tuner.space.domains import is_number
 
 Value: TypeAlias = "bool | int | float | str"
 Outcome = Literal["running", "finished", "failed", "interrupted"]
 
-CARD = "README.md"
 FILES = (RUN, SPACE, REPORT, f"{SOUP}/{SOUP_JSON}", f"{SOUP}/{CARD}")
 LOSSES = {"loss": "dev_loss", "train_loss": "train_loss"}
 OF_STEP = ("gradient_norm", "smart", "simcse_loss", "examples_per_second", "seconds")
@@ -107,8 +108,11 @@ def search_record(run: FinishedRun, key: str) -> Record:
     state = run.state
     request = {k: v for k, v in run.request.to_dict().items() if v not in (None, [], {}, ())}
     fixed = request.pop("set", {})
+    # What --resume may change is no parameter: some trackers let nobody change those.
+    free = {name for name, each in flags_of(SearchRequest).items() if each.flag.free}
     tags = {
         "kind": "search",
+        **{name: str(request.pop(name)) for name in sorted(free & request.keys())},
         "stockpot": run.version,
         "tasks": run.tasks.name,
         "status": state.ended or "running",

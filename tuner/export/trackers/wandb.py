@@ -14,14 +14,13 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from model.common.files import atomic_folder, remove_folder
 from model.common.untrusted import read_regular
-from tuner.export.trackers.destination import Destination, needed
+from tuner.export.trackers.destination import Destination, Files, needed
 from tuner.export.trackers.records import Record, Snapshot
 
-Files: TypeAlias = "dict[str, bytes | Path]"
 STEP = {"search": "finished_trials", "trial": "examples"}
 OWNER = "stockpot-run"  # a file in an offline run's folder: the key of its search
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from model.common.errors import install
 from model.common.locks import file_lock
 from tuner.runs.storage.storage import Storage, StorageLost
 
@@ -113,20 +114,20 @@ def backend_of(storage: Storage, path: str) -> Backend:
 
 
 CLIENTS = {
-    "s3": ("boto3", "stockpot[cluster]"),
-    "gs": ("google.cloud.storage", "google-cloud-storage"),
+    "s3": ("boto3", install("cluster")),
+    "gs": ("google.cloud.storage", "pip install google-cloud-storage"),
 }
 CLIENTS["gcs"] = CLIENTS["gs"]
 
 
 def unfenced(storage: Storage) -> str | None:
     """What to say of storage that is looked at before a write only because a client is missing."""
-    package, extra = CLIENTS.get(urlsplit(storage.url).scheme, ("", ""))
+    package, remedy = CLIENTS.get(urlsplit(storage.url).scheme, ("", ""))
     if not package or not isinstance(backend_of(storage, ""), Compared):
         return None
     return (
         f"{storage.shown}: without {package} two drivers that write in the same moment are not "
-        f"told apart; install it with: pip install '{extra}'"
+        f"told apart; {remedy}"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from model.common.run_files import CURVES
 from model.common.secrets import brief
 from model.common.untrusted import parse_json, read_regular, shown
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, TEACHER_TEXTS, TRIALS
@@ -213,7 +214,7 @@ def is_ours(name: str) -> bool:
     parts = name.split("/")
     if any(part.startswith(".") for part in parts) or name == LOCK:
         return False
-    return parts[0] != TRIALS or parts[-1].startswith("events.out.tfevents")
+    return parts[0] != TRIALS or parts[-1].startswith(CURVES)
 
 
 def read_sign(content: bytes | None) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from model.common.errors import InputError
 from model.config.parse import parse_settings
 from model.data.__main__ import main
 from model.data.columnar import open_arrow
-from model.data.paraphrase.make import STREAK, held
+from model.data.paraphrase.make import STREAK, output_lock
 from model.data.paraphrase.near import normalised
 from model.data.sources import load_augmentation
 from model.tasks.task_set import load_task_set
@@ -349,7 +349,7 @@ def test_a_file_of_somebody_else_is_left_alone(
     out.write_text("mine")
     assert main(arguments(api, data, out)) == 2
     assert "was not made by this command" in capsys.readouterr().err and out.read_text() == "mine"
-    with held(tmp_path / "two.arrow"):
+    with output_lock(tmp_path / "two.arrow"):
         assert main(arguments(api, data, tmp_path / "two.arrow")) == 2
     assert "another process is making this file" in capsys.readouterr().err
     assert api.asked == []
@@ -359,12 +359,13 @@ def test_a_file_of_somebody_else_is_left_alone(
 def test_a_file_in_the_way_of_the_folder_is_told(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="a file stands where its folder should be"):
-        with held(tmp_path / place):
+        with output_lock(tmp_path / place):
             pass
 
 
 def test_what_goes_wrong_inside_is_not_taken_for_a_file_in_the_way(tmp_path: Path) -> None:
-    with pytest.raises(FileExistsError, match="something else"), held(tmp_path / "sst.arrow"):
+    own = output_lock(tmp_path / "sst.arrow")
+    with pytest.raises(FileExistsError, match="something else"), own:
         raise FileExistsError("something else")
 
 

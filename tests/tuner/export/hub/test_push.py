@@ -173,6 +173,7 @@ def test_the_example_of_the_card_runs(run: Path, monkeypatch: pytest.MonkeyPatch
         printed: list[object] = []
         exec(example, {"print": printed.append})
     assert len(printed) == 3
+    assert "pip install stockpot" not in text  # nobody's, or a stranger's, on PyPI
 
 
 def test_transformers_loads_what_arrives(run: Path) -> None:

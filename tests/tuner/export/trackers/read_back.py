@@ -14,9 +14,9 @@ import pytest
 
 from tuner.engine.study import quiet
 
-MLFLOW = "needs pip install 'stockpot[mlflow]'"
-WANDB = "needs pip install 'stockpot[wandb]'"
-AIM = "needs pip install 'stockpot[aim]'"
+MLFLOW = "needs pip install '.[mlflow]'"
+WANDB = "needs pip install '.[wandb]'"
+AIM = "needs pip install '.[aim]'"
 TRACKIO = "needs pip install trackio, which wants an older Pillow"
 
 
@@ -131,6 +131,7 @@ def trackio_in(folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if "trackio" in sys.modules:
             patch.setattr("trackio.utils.TRACKIO_DIR", folder, raising=False)
+            patch.setattr("trackio.utils.ARTIFACTS_DIR", folder / "artifacts")
             patch.setattr("trackio.sqlite_storage.TRACKIO_DIR", folder, raising=False)
         yield
 
@@ -144,8 +145,23 @@ def trackio(folder: Path, project: str) -> dict[str, Any]:
         for run in module.Api().runs(project):
             assert run.id not in found
             logs = SQLiteStorage.get_logs(project, run.name, run_id=run.id)
-            found[run.id] = (run.name, run.config, logs)
+            found[run.id] = (run.name, run.config, logs, _trackio_files(project, run))
     return found
+
+
+def _trackio_files(project: str, run: Any) -> dict[str, bytes]:
+    """Of its one artifact, which has one version."""
+    from trackio import cas
+    from trackio.sqlite_storage import SQLiteStorage
+
+    links = SQLiteStorage.get_run_artifacts(project, run.name, run.id)["output"]
+    if not links:
+        return {}
+    (link,) = links
+    (artifact,) = (a for a in SQLiteStorage.get_artifacts(project) if a["name"] == link["name"])
+    assert artifact["num_versions"] == 1, artifact
+    manifest = SQLiteStorage.get_artifact_manifest(project, link["name"], None)["manifest"]
+    return {each["path"]: cas.blob_path(project, each["digest"]).read_bytes() for each in manifest}
 
 
 # --- Aim ------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("aim", reason="needs pip install 'stockpot[aim]'")
+pytest.importorskip("aim", reason="needs pip install '.[aim]'")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

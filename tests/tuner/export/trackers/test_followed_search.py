@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-pytest.importorskip("mlflow", reason="needs pip install 'stockpot[mlflow]'")
+pytest.importorskip("mlflow", reason="needs pip install '.[mlflow]'")
 
 # Of MLflow's own making, with the versions that are pinned here.
 pytestmark = [
@@ -27,10 +27,11 @@ from tests.tuner.export.trackers.read_back import mlflow, mlflow_runs  # noqa: E
 from tests.tuner.export.trackers.runs import snapshot_of  # noqa: E402
 from tests.tuner.moments import Moment  # noqa: E402
 from tests.tuner.search_runs import FIXED, PATIENCE, ROOT, Started, run_here  # noqa: E402
-from tuner.export.trackers.mlflow import points_of  # noqa: E402
+from tuner.export.trackers.mlflow import KEY, points_of  # noqa: E402
 from tuner.runs.open import has_begun  # noqa: E402
 
 FEW = (*FIXED, "--num-samples", "3", "--seed", "5")
+MORE = (*FIXED, "--num-samples", "4", "--seed", "5")
 
 
 class Follower:
@@ -78,7 +79,7 @@ def follow(tmp_path: Path, uri: str) -> Iterator[Callable[[], Follower]]:
             one.kill()
 
 
-def test_a_search_and_its_follower_are_killed_and_go_on_and_no_run_comes_twice(
+def test_a_search_and_its_follower_are_killed_and_go_on_with_more_trials_and_no_run_comes_twice(
     tmp_path: Path, uri: str, follow: Callable[[], Follower]
 ) -> None:
     run = tmp_path / "default"
@@ -92,20 +93,27 @@ def test_a_search_and_its_follower_are_killed_and_go_on_and_no_run_comes_twice(
     first.kill()
     search.kill()
     assert len(mlflow_runs(uri)) < 5 and "RUNNING" in statuses(uri)
+    parent = id_of(uri, snapshot_of(run).search.key)
     second = follow()
-    done = run_here(tmp_path, *FEW, "--resume")
+    done = run_here(tmp_path, *MORE, "--resume")
     assert done.returncode == 0, done.stderr
     told, _ = second.process.communicate(timeout=PATIENCE)
     assert second.process.returncode == 0, told
-    assert "3 trials, 6 evaluations" in told, told
+    assert "4 trials, 8 evaluations" in told, told
     now, found = snapshot_of(run), mlflow(uri)  # which has no key twice
     records = {record.key: record for record in (now.search, *now.trials.values())}
-    assert len(now.trials) == 3 and found.keys() == records.keys()
+    assert id_of(uri, now.search.key) == parent  # with what people noted there
+    assert len(now.trials) == 4 and found.keys() == records.keys()
     for key, (info, parent, _, _, points, _) in found.items():
         assert info[:2] == (records[key].name, "FINISHED")
         assert parent == (None if key == now.search.key else now.search.key)
         wanted = sorted((name, step, value) for name, value, _, step in points_of(records[key]))
         assert [point[:3] for point in points] == wanted
+
+
+def id_of(uri: str, key: str) -> str:
+    (found,) = (each.info.run_id for each in mlflow_runs(uri) if each.data.tags[KEY] == key)
+    return str(found)
 
 
 def statuses(uri: str) -> list[Any]:

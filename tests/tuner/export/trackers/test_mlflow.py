@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-pytest.importorskip("mlflow", reason="needs pip install 'stockpot[mlflow]'")
+pytest.importorskip("mlflow", reason="needs pip install '.[mlflow]'")
 
 # Of MLflow's own making, with the versions that are pinned here.
 pytestmark = [
@@ -19,6 +20,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
+
+from mlflow import MlflowClient  # noqa: E402
 
 from tests.tuner.export.trackers.read_back import mlflow as state_of  # noqa: E402
 from tests.tuner.export.trackers.read_back import mlflow_runs as runs_of  # noqa: E402
@@ -36,8 +39,9 @@ from tests.tuner.export.trackers.runs import (  # noqa: E402
 )
 from tuner.export.__main__ import main  # noqa: E402
 from tuner.export.trackers.follow import Exporter  # noqa: E402
-from tuner.export.trackers.mlflow import FILES, Mlflow  # noqa: E402
+from tuner.export.trackers.mlflow import FILES, KEY, Mlflow  # noqa: E402
 from tuner.export.trackers.source import RunSource  # noqa: E402
+from tuner.runs.folder import RUN  # noqa: E402
 
 
 @pytest.fixture
@@ -161,6 +165,48 @@ def test_a_trial_that_a_force_cut_off_goes_also_while_the_run_is_followed(
     cut = without_last_trial(run)
     exporter.once()
     assert len(state_of(uri)) == 3 and cut not in state_of(uri)
+
+
+def test_a_search_that_goes_on_with_more_trials_keeps_its_run_and_what_people_noted_there(
+    run: Path, uri: str
+) -> None:
+    before = ask_for(run, num_samples=3, keep=5)
+    exporter = Exporter(RunSource(run), lambda: Mlflow(uri, "stockpot"), fail)
+    key = exporter.once().search.key
+    parent = run_of(uri, key)
+    assert parent.data.tags["num_samples"] == "3" and parent.data.params["seed"] == "5"
+    MlflowClient(uri).set_tag(parent.info.run_id, "mlflow.note.content", "the good one")
+    ask_for(run, **{**before, "num_samples": 7, "keep": 9, "distill": True})
+    exporter.once()
+    again = run_of(uri, key)
+    assert again.info.run_id == parent.info.run_id
+    assert again.data.tags["mlflow.note.content"] == "the good one"
+    told = {name: again.data.tags[name] for name in ("num_samples", "keep", "distill")}
+    assert told == {"num_samples": "7", "keep": "9", "distill": "True"}
+
+
+def test_no_trial_is_orphaned_when_the_search_s_run_is_made_anew(run: Path, uri: str) -> None:
+    """By a ledger that was cut back while it was followed."""
+    exporter = Exporter(RunSource(run), lambda: Mlflow(uri, "stockpot"), fail)
+    key = exporter.once().search.key
+    parent = run_of(uri, key).info.run_id
+    without_last_trial(run)
+    exporter.once()
+    assert run_of(uri, key).info.run_id != parent
+    assert [parent for _, parent, *_ in state_of(uri).values()].count(key) == 2
+
+
+def ask_for(run: Path, **request: Any) -> dict[str, Any]:
+    """As a `--resume` writes it; returns the whole request."""
+    said = yaml.safe_load((run / RUN).read_text())
+    said["request"] |= request
+    (run / RUN).write_text(yaml.safe_dump(said))
+    return dict(said["request"])
+
+
+def run_of(uri: str, key: str) -> Any:
+    (found,) = (each for each in runs_of(uri) if each.data.tags[KEY] == key)
+    return found
 
 
 def test_a_search_that_goes_on_runs_again(run: Path, uri: str) -> None:

@@ -54,7 +54,7 @@ def test_a_folder_that_is_no_run_is_refused(
 def test_a_missing_package_is_a_sentence_with_the_command() -> None:
     with pytest.raises(ValueError, match="is not installed") as refused:
         needed("no_such_tracker", "mlflow")
-    assert "pip install 'stockpot[mlflow]'" in str(refused.value)
+    assert "pip install '.[mlflow]'" in str(refused.value)
 
 
 def test_a_search_and_an_export_to_tables_load_no_tracker(run: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-pytest.importorskip("wandb", reason="needs pip install 'stockpot[wandb]'")
+pytest.importorskip("wandb", reason="needs pip install '.[wandb]'")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -1,6 +1,7 @@
 """Does the sampler put the best parts together, where no trial has them all?
 
     python benchmarks/composition.py [--seeds 10 11 12 13 14] [--trials 12]
+    python benchmarks/composition.py --drawn --seeds 300 301 302 303
 
 A made-up problem over the default space with CS224N's tasks, shaped like what was measured there:
 for STS a cosine is as good early on and then stands still, while reading both sentences together
@@ -12,6 +13,9 @@ search is there to compare with.
 Parts are the pair encodings, loss weights and batch sizes. What a configuration lacks is what it
 loses in the true overall score in full to the same with the best parts. A search has put them
 together if one of its configurations lacks `NEAR` at most; the default lacks .043.
+
+`--drawn`: every seed has a problem of its own (`drawn_problems.py`), with effects of parameters
+together. What is lacking is then what the best point of all has more.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from __future__ import annotations
 import argparse
 import os
 import random
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -28,6 +34,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from math import log2
 
+from drawn_problems import best_point, drawn_tasks
 from simulated import make_engine, simulate
 
 from tuner.engine.engine import Engine
@@ -104,6 +111,9 @@ DEFAULT: dict[str, Any] = {
 }
 
 
+Scores = Callable[[Mapping[str, Any], float], dict[str, float]]  # of settings, at a share
+
+
 def true_scores(settings: Mapping[str, Any], share: float = 1.0) -> dict[str, float]:
     """Every task's metric without noise; what is not given is as in the default configuration."""
     given = {**DEFAULT, **settings}
@@ -130,13 +140,33 @@ def lacks(settings: Mapping[str, Any]) -> float:
     return overall(true_scores({**settings, **BEST})) - overall(true_scores(settings))
 
 
-def evaluation(seed: int, trial: TrialState, examples: int) -> dict[str, Any]:
+class Drawn:
+    """The problem of a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.tasks = drawn_tasks(seed)
+        self.most = self.worth(best_point(self.worth))
+
+    def true_scores(self, settings: Mapping[str, Any], share: float = 1.0) -> dict[str, float]:
+        given = {**DEFAULT, **settings}
+        return {task.name: task.metric(given, share) for task in self.tasks}
+
+    def worth(self, settings: Mapping[str, Any]) -> float:
+        return overall(self.true_scores(settings))
+
+    def lacks(self, settings: Mapping[str, Any]) -> float:
+        return self.most - self.worth(settings)
+
+
+def evaluation(
+    seed: int, trial: TrialState, examples: int, truth: Scores = true_scores
+) -> dict[str, Any]:
     """What a trial reports: each task's score and the overall one, with intervals."""
     luck = random.Random(f"{seed} {trial.id} {examples}")
     spread = {name: made.noise for name, made in TASKS.items()}
     seen = {
         name: value + luck.gauss(0, ((UNSHARED * spread[name]) ** 2 + SEED_LUCK**2) ** 0.5)
-        for name, value in true_scores(trial.settings, examples / FULL).items()
+        for name, value in truth(trial.settings, examples / FULL).items()
     }
     seen[OVERALL] = overall(seen)
     spread[OVERALL] = sum((share * spread[name]) ** 2 for name, share in SHARES.items()) ** 0.5
@@ -160,13 +190,14 @@ def overall_only(space: Space) -> Points:
     return points
 
 
-def search(space: Space, way: str, seed: int, trials: int) -> Engine:
+def search(space: Space, way: str, seed: int, trials: int, truth: Scores = true_scores) -> Engine:
     stages, sampler = for_trials(trials, FULL), "random" if way == "random" else TASK_GP
     engine = make_engine(space, folder=None, stages=stages, slots=SLOTS, sampler=sampler, seed=seed)
     if way == "overall only":
         engine.suggester.points = overall_only(space)
         engine.promotion = engine._promotion()
-    for _ in simulate(engine, lambda trial, n: evaluation(seed, trial, n), cycle([1.0, 1.1])):
+    curve = partial(evaluation, seed, truth=truth)
+    for _ in simulate(engine, curve, cycle([1.0, 1.1])):
         pass
     return engine
 
@@ -175,29 +206,38 @@ def made_up_space() -> Space:
     return replace(load_space("default", "cs224n"), start_from=())
 
 
-def compare(seeds: Sequence[int], trials: int) -> dict[str, list[float]]:
+def compare(seeds: Sequence[int], trials: int, drawn: bool) -> None:
     """What the best configuration of each search lacks, by way and seed."""
-    space, found = made_up_space(), {}
+    space = made_up_space()
+    problems = {seed: Drawn(seed) for seed in seeds} if drawn else {}
     for way in ("every task", "overall only", "random"):
-        found[way] = [
-            min(lacks(t.settings) for t in search(space, way, seed, trials).state.search_trials)
-            for seed in seeds
-        ]
-        put = sum(each <= NEAR for each in found[way])
-        told = " ".join(f"{each:.4f}" for each in found[way])
-        print(f"{way:12}  {told}  put together in {put} of {len(seeds)}", flush=True)
-    return found
+        found = []
+        for seed in seeds:
+            made = problems.get(seed)
+            engine = search(space, way, seed, trials, made.true_scores if made else true_scores)
+            lack = made.lacks if made else lacks
+            found.append(min(lack(trial.settings) for trial in engine.state.search_trials))
+        put = sum(each <= NEAR for each in found)
+        told = " ".join(f"{each:.4f}" for each in found)
+        mean, error = statistics.fmean(found), deviation(found) / len(found) ** 0.5
+        told += f"  put together in {put} of {len(seeds)}, mean {mean:.4f} ({error:.4f})"
+        print(f"{way:12}  {told}", flush=True)
+
+
+def deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12, 13, 14])
     parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--drawn", action="store_true", help="a problem of its own for each seed")
     parser.add_argument("--quick", action="store_true", help="one seed of six trials")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.seeds, arguments.trials = [10], 6
-    compare(arguments.seeds, arguments.trials)
+    compare(arguments.seeds, arguments.trials, arguments.drawn)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,22 @@ def test_its_best_parts_are_the_best_and_its_curves_cross() -> None:
     run("-c", SAYS)
 
 
+DRAWN = """
+from composition import *
+one, same, other = Drawn(3), Drawn(3), Drawn(4)
+space, draw = made_up_space(), __import__("numpy").random.default_rng(0)
+points = [space.draw(draw) for _ in range(100)]
+assert [one.worth(each) for each in points] == [same.worth(each) for each in points]
+assert all(one.worth(each) != other.worth(each) for each in points)
+assert min(one.lacks(each) for each in points) > -0.005  # the grid has the rate in steps
+assert all(0 < value < 1 for each in points for value in one.true_scores(each, 1 / 27).values())
+"""
+
+
+def test_a_drawn_problem_follows_from_its_seed_and_nothing_is_better_than_its_best_point() -> None:
+    run("-c", DRAWN)
+
+
 @pytest.mark.slow
 def test_it_compares_a_sampler_that_sees_every_task_with_others() -> None:
     lines = run("composition.py", "--quick").splitlines()

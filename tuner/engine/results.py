@@ -13,7 +13,14 @@ from model.tasks.task_set import TaskSet
 from tuner.engine.points import Points
 from tuner.engine.study import INFEASIBLE
 from tuner.engine.surrogate import Observed
-from tuner.runs.state import DISTILLED, OVERALL_NAMES, Event, RunState, TrialState
+from tuner.runs.state import (
+    DISTILLED,
+    OVERALL_NAMES,
+    Event,
+    RunState,
+    TrialState,
+    objective_value,
+)
 
 Array = NDArray[np.float64]
 Settings = dict[str, Any]
@@ -39,7 +46,7 @@ def full_length(state: RunState) -> int:
 
 
 def observations(state: RunState, points: Points, full: int) -> Iterator[tuple[str, Observed]]:
-    """What the runs scored, and which failed; of too many, the latest of each.
+    """What the runs scored, and which failed; of too many, the best and the latest.
 
     Of each run the last score, as those before it are of a rate that was still high; of runs that
     go on, all. One that diverged or did not fit into memory counts as the worst that was seen.
@@ -51,8 +58,7 @@ def observations(state: RunState, points: Points, full: int) -> Iterator[tuple[s
         for entry in _entries(state, trial)
         if all("value" in entry.get("tasks", {}).get(name, {}) for name in names)
     ]
-    # With the default always: it is what all others are compared with.
-    found = [pair for pair in found[:-MOST] if state.is_default(pair[0])] + found[-MOST:]
+    found = _kept(state, found)
     worst: dict[str, float] = {}
     for trial, entry in found:
         own = {name: float(entry["tasks"][name]["value"]) for name in names}
@@ -66,6 +72,20 @@ def observations(state: RunState, points: Points, full: int) -> Iterator[tuple[s
         point = points.encode(settings_of(state, points, trial.configuration))
         share = _length(state, trial, full) / full
         yield trial.configuration, Observed(point, share, worst, dict.fromkeys(names, 0.0))
+
+
+def _kept(state: RunState, found: list[tuple[TrialState, Event]]) -> list[tuple[TrialState, Event]]:
+    """Of too many the best of those trained longest, what came last, and the default, with which
+    all others are compared."""
+
+    def rank(place: int) -> tuple[int, float]:
+        _, entry = found[place]
+        return entry["examples"], objective_value(entry, state.goal)
+
+    places = range(len(found))
+    best = sorted(places, key=rank)[-(MOST // 4) :] if len(found) > MOST else []
+    kept = {*best, *places[-(MOST - len(best)) :]}
+    return [pair for n, pair in enumerate(found) if n in kept or state.is_default(pair[0])]
 
 
 def _entries(state: RunState, trial: TrialState) -> Sequence[Event]:

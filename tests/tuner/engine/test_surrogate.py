@@ -49,7 +49,9 @@ def test_it_is_the_textbook_posterior_of_its_kernel() -> None:
                     apart = a[i][column.places] - b[j][column.places]
                     d = math.sqrt(5 * (apart @ apart)) / 0.6
                     alike *= 1 + effect**2 * (1 + d + d * d / 3) * math.exp(-d)
-                found[i, j] = (alike - 1) * (persistent**2 + passing**2 * t * u) + 1 + slope**2 * t * u
+                found[i, j] = (
+                    (alike - 1) * (persistent**2 + passing**2 * t * u) + 1 + slope**2 * t * u
+                )
         return found
 
     errors = 1 - np.array([0.4, 0.5, 0.55, 0.7])

@@ -219,14 +219,16 @@ def test_a_final_that_goes_on_counts_when_it_is_done() -> None:
     assert shares() == [208 / 5400, 608 / 5400, 1800 / 5400]
 
 
-def test_beyond_what_a_model_takes_in_the_default_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_what_a_model_takes_in_the_default_and_the_best_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tuner.engine.results.MOST", 4)
     made = Made()
     made.score(made.create({}, "default"), 600)
     for seed in range(8):
-        made.score(made.create(draw(seed)), 600, sentiment=0.5 + seed / 100)
+        made.score(made.create(draw(seed)), 600, sentiment=0.9 if seed == 1 else 0.5)
     found = [name for name, _ in observations(made.state, POINTS, 5400)]
-    assert found == ["t0000", "t0005", "t0006", "t0007", "t0008"]
+    assert found == ["t0000", "t0002", "t0006", "t0007", "t0008"]
     made.state.promotion = "continue"
     stages = replace(STAGES, promotion="continue")
     assert Promotion(made.state, stages, 3.0, POINTS).finalists()

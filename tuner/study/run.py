@@ -32,6 +32,7 @@ class StudyResult:
     text: str
     complete: bool
     folders: tuple[Path, ...]
+    again: str = "the same command with --resume"  # what goes on where it is not complete
 
 
 def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> StudyResult:
@@ -65,8 +66,9 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
 def read_study(name: str, options: ExecutionOptions) -> StudyResult:
     """The table of what is there, without training anything; all else is in its folders."""
     of = open_study(name, options)
+    text = table_text(of.study, of.tasks, of.done, of.notes)
     folders = tuple(run.folder for _, run in of.done)
-    return StudyResult(table_text(of.study, of.tasks, of.done, of.notes), of.complete, folders)
+    return StudyResult(text, of.complete, folders, of.again(name, options))
 
 
 def train_search(
@@ -124,7 +126,8 @@ def table_text(
     found, rows = candidates(study, tasks, done, notes)
     trained = {one.row for one in found}
     for row in study.rows:
-        if row.runs and row.label not in trained and not any(row.label in note for note in notes):
+        told = any(f"'{row.label}'" in note for note in notes)
+        if row.runs and row.label not in trained and not told:
             notes.append(f"'{row.label}' has no finished training")
     if not found:
         return "\n".join([study.paper, "no row has a finished training", *notes])

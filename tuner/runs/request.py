@@ -146,6 +146,11 @@ class SearchRequest:
             "one, or what --max-examples allows",
         ),
     ] = None
+    evaluations: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Evaluate a training in full so many times.", HOW, "N", "three, or two"),
+    ] = None
     confirm: Annotated[
         tuple[int, int] | None,
         AtLeast(0),

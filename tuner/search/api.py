@@ -60,6 +60,7 @@ def run_search(
     early_stopping: bool = True,
     promotion: PromotionName = "restart",
     finals: int | None = None,
+    evaluations: int | None = None,
     confirm: tuple[int, int] | str | None = None,
     distill: bool = False,
     distill_text: str | Path | None = None,
@@ -106,6 +107,8 @@ def run_search(
         early_stopping: False trains every configuration in full.
         promotion: "restart" for a longer training, with a schedule of its own, or "continue".
         finals: Train so many models in full at the end. None: one, or what max_examples allows.
+        evaluations: Evaluate a training in full so many times. None: three times, or twice where
+            dev rows are many.
         distill: Train one model more, taught by the best ensemble.
         distill_text: Texts without labels that the ensemble answers too, one a line of this file.
         confirm: Run the best N again with S seeds before the finals, as (3, 3) or "3x3". None:

@@ -14,7 +14,7 @@ from tuner.runs.request import ExecutionOptions
 from tuner.runs.storage.storage import without_secrets
 from tuner.study.collect import is_done, seeds_of
 from tuner.study.grid import StudySearch, files_of
-from tuner.study.plan import all_alike, folder_of, planned
+from tuner.study.plan import all_alike, evaluations_of, folder_of, planned
 from tuner.study.reader import Study, load_study
 from tuner.study.request import StudyRequest
 
@@ -92,10 +92,12 @@ def _read(
 
 def _request(study: Study, run: FinishedRun, files: dict[str, str]) -> StudyRequest:
     asked, (encoder, *_) = run.request, run.space.encoders
+    usual = evaluations_of(study, asked.max_examples or study.examples)
     return StudyRequest(
         tasks=run.tasks.origin if run.tasks.origin != study.tasks else None,
         data=asked.data,
         encoder=encoder if encoder != study.held.get("encoder.name") else None,
+        evaluations=asked.evaluations if asked.evaluations != usual else None,
         seeds=seeds_of(run),
         seed=asked.seed,
         set=asked.set,

@@ -50,6 +50,11 @@ class StudyRequest:
         AtLeast(1),
         Flag("Train every row for so many examples.", WHAT, "N", "the paper's times --scale"),
     ] = None
+    evaluations: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Evaluate every training so many times.", WHAT, "N", "the study's"),
+    ] = None
     seeds: Annotated[
         int, AtLeast(1), AtMost(50), Flag("Train every row with so many seeds.", WHAT, "N")
     ] = 1

@@ -21,7 +21,7 @@ from tuner.study.collect import candidates, model_of
 from tuner.study.compare import compare
 from tuner.study.grid import StudySearch
 from tuner.study.opened import open_study
-from tuner.study.plan import all_alike, folder_of, length_of, planned, scale_of
+from tuner.study.plan import all_alike, evaluations_of, folder_of, length_of, planned, scale_of
 from tuner.study.reader import Study, load_study
 from tuner.study.request import StudyRequest
 from tuner.study.text import study_text
@@ -97,6 +97,11 @@ def train_search(
     points = max(1, len(load_space(str(path), overrides=request.set).start_from))
     # A search that has not begun begins; one that has refuses what is not as it was.
     given["resume"] = options.resume and has_begun(folder)
+    length = length_of(search, scale_of(study, request))
+    evaluations = request.evaluations or evaluations_of(study, length)
+    # What goes on is scored as it was, whatever the study says by now.
+    if evaluations and (request.evaluations or not given["resume"]):
+        given["evaluations"] = evaluations
     if request.data is not None:
         given["data"] = request.data
     if request.seeds > 1:
@@ -107,7 +112,7 @@ def train_search(
         set=request.set,
         seed=request.seed,
         num_samples=points,
-        max_examples=length_of(search, scale_of(study, request)),
+        max_examples=length,
         objectives=(search.task or OVERALL,),
         early_stopping=False,
         sampler="random",

@@ -1,4 +1,4 @@
-"""What is told of a study that lacks something: seeds, files, or its end."""
+"""What is told of a study that was run before, and of what it lacks: seeds, files, its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from tests.model.cs224n_files import write_cs224n
 from tests.tuner import without_ray
+from tuner.runs.open import open_run
 from tuner.runs.request import ExecutionOptions
+from tuner.study import plan
 from tuner.study.__main__ import main, make_parser
 from tuner.study.opened import open_study
 from tuner.study.request import StudyRequest
@@ -119,3 +121,24 @@ def test_a_table_of_half_a_study_says_the_command_that_goes_on(
     assert StudyRequest(**{k: v for k, v in vars(typed).items() if k in vars(of.request)}) == (
         of.request
     )
+
+
+def test_a_study_is_scored_as_often_as_its_paper_and_what_has_begun_as_before(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "APART", 40)
+
+    def scored(**more: Any) -> set[int]:
+        with without_ray.without_ray():
+            result = run_study(str(study), request(study, examples=240), options(study, **more))
+        trials = open_run(result.folders[0]).state.trials.values()
+        return {len(trial.evaluations) for trial in trials}
+
+    fail(monkeypatch, "t0001")
+    assert scored(name="before") == {0, 3}
+    study.write_text(STUDY.replace("rows:", "evaluations: 5\nrows:"))
+    assert scored(name="before", resume=True) == {0, 3}
+    assert scored(name="after") == {0, 5}
+    assert scored(name="after", resume=True) == {0, 5}
+    of = open_study(str(study), options(study, name="after"))
+    assert "--evaluations" not in of.again(str(study), options(study))

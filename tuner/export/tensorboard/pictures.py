@@ -179,8 +179,9 @@ def maps(
     figure = Figure(figsize=(SIZE * len(points), SIZE), dpi=DPI, layout="constrained")
     for place, (name, flat) in enumerate(points.items()):
         axes = figure.add_subplot(1, len(points), place + 1)
+        x, y = flat.T
         shown: Any = axes.scatter(
-            *flat.T, c=values, cmap="viridis", vmin=task.low, vmax=task.high, s=10, linewidths=0
+            x, y, c=values, cmap="viridis", vmin=task.low, vmax=task.high, s=10, linewidths=0
         )
         axes.set(xticks=[], yticks=[], xlabel=name)
     figure.colorbar(shown, ax=axes, label="predicted", fraction=0.046)

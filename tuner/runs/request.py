@@ -149,7 +149,7 @@ class SearchRequest:
     evaluations: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Evaluate a training in full so many times.", HOW, "N", "three, or two"),
+        Flag("Evaluate a training in full N times.", HOW, "N", "three, or two"),
     ] = None
     confirm: Annotated[
         tuple[int, int] | None,

@@ -107,7 +107,7 @@ def run_search(
         early_stopping: False trains every configuration in full.
         promotion: "restart" for a longer training, with a schedule of its own, or "continue".
         finals: Train so many models in full at the end. None: one, or what max_examples allows.
-        evaluations: Evaluate a training in full so many times. None: three times, or twice where
+        evaluations: Number of evaluations of a training in full. None: three, or two where
             dev rows are many.
         distill: Train one model more, taught by the best ensemble.
         distill_text: Texts without labels that the ensemble answers too, one a line of this file.

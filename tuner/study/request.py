@@ -53,7 +53,7 @@ class StudyRequest:
     evaluations: Annotated[
         int | None,
         AtLeast(1),
-        Flag("Evaluate every training so many times.", WHAT, "N", "the study's"),
+        Flag("Evaluate every training N times.", WHAT, "N", "the study's"),
     ] = None
     seeds: Annotated[
         int, AtLeast(1), AtMost(50), Flag("Train every row with so many seeds.", WHAT, "N")

@@ -74,6 +74,8 @@ def run_cells(arguments: argparse.Namespace, work: Path) -> int:
         )
         try:
             rows = [key | row for row in run_cell(arm, cell)]
+            if arguments.keep_runs is not None:
+                keep_run(place / "run", arguments.keep_runs / f"{arguments.tasks}-{name}-{seed}")
         except Exception:  # the others may do, and there are hours of them
             traceback.print_exc()
             print(f"{name}, seed {seed}: failed; start again to try again", file=sys.stderr)
@@ -91,6 +93,14 @@ def run_cells(arguments: argparse.Namespace, work: Path) -> int:
     return failed
 
 
+def keep_run(run: Path, place: Path) -> None:
+    """Where `soup.py` finds it; arms other than searches leave none."""
+    if run.is_dir():
+        shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(run, place)
+
+
 def run_cell(arm: str, cell: Cell) -> list[Row]:
     """A row for each model that the arm hands out."""
     began, version = time.monotonic(), commit()
@@ -105,12 +115,16 @@ def run_cell(arm: str, cell: Cell) -> list[Row]:
 
 
 def measured(cell: Cell, handed: Handed) -> dict[str, Any]:
-    return (handed.scores or scores_of(cell, handed.model)) | {
-        "examples": handed.examples,
-        "evaluated": handed.evaluated,
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "flags": shlex.join(cell.search_flags),
-    }
+    return (
+        (handed.scores or scores_of(cell, handed.model))
+        | handed.more
+        | {
+            "examples": handed.examples,
+            "evaluated": handed.evaluated,
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "flags": shlex.join(cell.search_flags),
+        }
+    )
 
 
 def scores_of(cell: Cell, model: Path) -> dict[str, Any]:
@@ -147,6 +161,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--ours-name", default="ours", help="its name in the table, if it has more")
     parser.add_argument("--ours-without", choices=PARTS, help="a part that our search leaves out")
     parser.add_argument("--work", type=Path, help="scratch folder (default: a temporary one)")
+    text = "keep the searches' runs here, as for soup.py (their data are in --work)"
+    parser.add_argument("--keep-runs", type=Path, metavar="DIR", help=text)
     parser.add_argument("--out", type=Path, help=f"its rows (default: benchmarks/{OUT})")
     parser.add_argument("--report", action="store_true", help="print the table of what is there")
     parser.add_argument("--quick", action="store_true", help="tiny, to see it work")

@@ -9,8 +9,8 @@
 memory  The resident size of a fresh process above what it had before the first model, as a multiple
         of one: while it averages 1, 2, ... 16 models, while it makes Model Stock of them, and while
         the runner of a worker makes both and evaluates them. The bound is three: the model, the
-        start, one ingredient. What the evaluation of one model takes beside that model is told
-        apart: its batches are as large whatever is averaged.
+        start, one ingredient. What the evaluation of one model leaves beside that model is told
+        apart, and not counted: it is as much whatever is averaged.
 time    Seconds of all methods, over those of their evaluations of dev.
 workers Seconds of all methods by the driver alone, and by workers as a cluster has them.
 afterwards  What a temperature before averaging, a threshold and a monotone map add to answers
@@ -53,11 +53,13 @@ def main() -> int:
     memory = commands.add_parser("memory")
     memory.add_argument("--encoder", default="minilm")
     memory.add_argument("--count", type=int, default=COUNT)
+    memory.add_argument("--quick", action="store_true", help="2 ingredients, few dev rows")
     inner = commands.add_parser("measure")  # in the fresh process
     inner.add_argument("folder", type=Path)
     inner.add_argument("--count", type=int, default=COUNT)
     inner.add_argument("--encoder")
     inner.add_argument("--work", choices=WORK)
+    inner.add_argument("--rows", type=int, default=DEV_ROWS)
     timing = commands.add_parser("time")
     timing.add_argument("run", type=Path)
     workers = commands.add_parser("workers")
@@ -68,9 +70,11 @@ def main() -> int:
     if arguments.command is None:
         return bench_memory("minilm", COUNT) or bench_search(COUNT)
     if arguments.command == "memory":
-        return bench_memory(arguments.encoder, arguments.count)
+        count, rows = (2, 40) if arguments.quick else (arguments.count, DEV_ROWS)
+        return bench_memory(arguments.encoder, count, rows)
     if arguments.command == "measure":
-        return measure(arguments.folder, arguments.encoder, arguments.count, arguments.work)
+        work, rows = arguments.work, arguments.rows
+        return measure(arguments.folder, arguments.encoder, arguments.count, work, rows)
     if arguments.command == "workers":
         return bench_workers(arguments.run, arguments.slots)
     if arguments.command == "afterwards":
@@ -83,22 +87,22 @@ def main() -> int:
 # --- memory -------------------------------------------------------------------------------------
 
 
-def bench_memory(encoder: str, count: int) -> int:
+def bench_memory(encoder: str, count: int, rows: int = DEV_ROWS) -> int:
     most = 0.0
     with tempfile.TemporaryDirectory() as folder:
         make_models(Path(folder), encoder, count)
         for work in WORK:
-            for some in sorted({2, count // 2, count}):
+            for some in sorted({2, max(2, count // 4), count}):
                 command = [sys.executable, __file__, "measure", folder, "--count", str(some)]
-                command += ["--encoder", encoder, "--work", work]
+                command += ["--encoder", encoder, "--work", work, "--rows", str(rows)]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 found = json.loads(done.stdout)
                 most = max(most, found["models"])
-                beside = f", and {found['own']:.2f} of the evaluation" if found["own"] else ""
+                told = f"{found['models']:.2f} without what an evaluation leaves"
                 print(
                     f"{work:8} {some:>3} ingredients of {found['model'] / 1e6:.0f} MB: "
-                    f"{found['above'] / 1e6:.0f} MB above the start, {found['models']:.2f} models"
-                    f"{beside}",
+                    f"{found['above'] / 1e6:.0f} MB above the start, {found['raw']:.2f} models"
+                    + (f"; {told}" if work == "worker" else ""),
                     flush=True,
                 )
     return 0 if most <= 3 else 1
@@ -129,11 +133,12 @@ def make_models(folder: Path, encoder: str, count: int) -> None:
         save_model(folder / f"{number:02d}", model, tokenizer)
 
 
-def measure(folder: Path, encoder: str, count: int, work: str) -> int:
+def measure(folder: Path, encoder: str, count: int, work: str, rows: int) -> int:
     import psutil
     import torch
 
     from model.evaluation.model_folder import read_model
+    from tuner.ray_backend.resources import give_back_memory
     from tuner.soup.average import weight_files
     from tuner.soup.combinations import STOCK, WEIGHTS, combine
     from tuner.soup.runner import RunnerThere
@@ -142,17 +147,18 @@ def measure(folder: Path, encoder: str, count: int, work: str) -> int:
     places = sorted(folder.iterdir())[:count]
     size = sum(path.stat().st_size for path in weight_files(places[0]))
     read_model(places[0])  # what is loaded once, whatever is averaged: transformers and its kin
-    runner = RunnerThere(spec_of(places, encoder), {}).local
+    runner = RunnerThere(spec_of(places, encoder, rows), {}).local
     tasks = list(runner.data.rows)  # the dev rows are no model either
     averages = [combine(WEIGHTS, range(some)) for some in range(1, count + 1)]
     stock = combine(STOCK, range(count))
     process = psutil.Process()
+    give_back_memory(device=False)  # or what comes would take it, and not be seen
     start = process.memory_info().rss
-    own = 0
+    left = 0
     if work == "worker":
-        with Peak(process) as alone:
-            runner.run(dict.fromkeys(tasks, averages[0]))
-        own = max(0, alone.highest - start - size)
+        runner.run(dict.fromkeys(tasks, averages[0]))  # one ingredient, whose model goes again
+        give_back_memory(device=False)
+        left = max(0, process.memory_info().rss - start)
     with Peak(process) as peak:
         if work == "worker":
             for combination in (averages[-2], stock, averages[-1]):
@@ -161,13 +167,14 @@ def measure(folder: Path, encoder: str, count: int, work: str) -> int:
             for combination in [stock] if work == "stock" else averages:
                 runner.soup_model.average(dict.fromkeys(tasks, combination))
     above = peak.highest - start
-    found = {"model": size, "above": above, "models": (above - own) / size, "own": own / size}
+    models = {"raw": above / size, "models": (above - left) / size}
+    found = {"model": size, "above": above} | models
     print(json.dumps(found))
     return 0
 
 
-def spec_of(places: list[Path], encoder: str) -> EvaluationSpec:
-    """The averages of these models, on a few dev rows of the sample tasks."""
+def spec_of(places: list[Path], encoder: str, rows: int) -> EvaluationSpec:
+    """The averages of these models, on so many dev rows of each of the sample tasks."""
     from model.config.parse import parse_settings
     from model.modules.encoder import load_tokenizer
     from model.tasks.task_set import load_task_set
@@ -176,7 +183,7 @@ def spec_of(places: list[Path], encoder: str) -> EvaluationSpec:
     from tuner.soup.runner import EvaluationSpec
 
     tasks = load_task_set("sample")
-    config = fill_in(parse_settings({"encoder.name": encoder, "budget.eval_rows": DEV_ROWS}, tasks))
+    config = fill_in(parse_settings({"encoder.name": encoder, "budget.eval_rows": rows}, tasks))
     inputs = load_inputs(config, tasks, None, load_tokenizer(encoder), lambda line: None)
     return EvaluationSpec(
         run=str(places[0].parent),

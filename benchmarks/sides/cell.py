@@ -66,6 +66,7 @@ class Handed:
     evaluated: int  # dev rows
     seconds: float | None = None  # if the arm took longer, for what is no part of its work
     scores: Mapping[str, Any] | None = None  # of its row, if it is scored already
+    more: Mapping[str, Any] = field(default_factory=dict)  # for its row
 
 
 Arm = Callable[[Cell], Mapping[str, Handed]]

@@ -11,6 +11,7 @@ from tuner.runs.open import best_model, open_run
 from tuner.soup.record import read_soup
 
 from .cell import Cell, Handed
+from .outcome_table import ERROR
 from .program import run_program
 from .soup_methods import score_methods, write_methods
 
@@ -37,19 +38,24 @@ def ours(cell: Cell) -> dict[str, Handed]:
     seconds = time.monotonic() - began  # what comes now is for the table alone
     examples, rows = state.examples, sum(event["rows"] for event in state.reports)
 
-    def handed(model: Path, evaluations: float, scores: dict[str, Any] | None = None) -> Handed:
+    def handed(model: Path, evaluations: float, **known: Any) -> Handed:
         evaluated = round(rows + evaluations * cell.rows)
-        return Handed(model, examples, evaluated, seconds=seconds, scores=scores)
+        return Handed(model, examples, evaluated, seconds=seconds, **known)
 
-    write_methods(folder, soup)
-    scored = score_methods(folder, soup, cell.material)
+    every = write_methods(folder)
+    scored = score_methods(folder, every, cell.material)
+    error = {ERROR: scored[recommended.name][ERROR]}
     found = {
         cell.search_name: handed(single[1], 0),
-        f"{cell.search_name}-recommended": handed(folder / recommended.folder, soup.evaluations),
+        f"{cell.search_name}-recommended": handed(
+            folder / recommended.folder, soup.evaluations, more=error
+        ),
     }
     return found | {
-        f"{cell.search_name}:{method.name}": handed(folder, method.evaluations, scored[method.name])
-        for method in soup.methods
+        f"{cell.search_name}:{method.name}": handed(
+            folder, method.evaluations, scores=scored[method.name]
+        )
+        for method in every.methods
     }
 
 

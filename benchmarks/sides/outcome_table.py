@@ -21,6 +21,8 @@ CONDITIONS = KEY[:4]  # only cells that share these are compared
 BASELINE = "default"
 HELD_OUT = "held_out"
 CROSS_FITTED = "cross_fitted"  # only rows of a soup's methods have it
+# Of the lead over the best single on the held-out rows: what other rows of the kind would change.
+ERROR = "held_out_error"  # only soups' rows have it, and of those not the oldest
 BEST_SINGLE = "best single"
 HEADINGS = ("seeds", HELD_OUT, f"to {BASELINE}", "worse", "dev", "seconds", "examples", "evaluated")
 
@@ -89,7 +91,8 @@ def method_lines(methods: Mapping[str, Sequence[Row]]) -> list[str]:
     """The best by the cross-fitted score first, each against the best single of the same seed."""
     single = methods.get(BEST_SINGLE, [])
     lines = [
-        ["method", "seeds", "cross-fit", "to single", HELD_OUT, "to single", "worse", "models"]
+        ["method", "seeds", "cross-fit", "to single", HELD_OUT, "to single", "worse"]
+        + ["by > error", "models"]
     ]
     for name, some in sorted(methods.items(), key=lambda item: -mean(item[1], CROSS_FITTED)):
         fitted, held = (differences(some, single, of) for of in (CROSS_FITTED, HELD_OUT))
@@ -103,10 +106,19 @@ def method_lines(methods: Mapping[str, Sequence[Row]]) -> list[str]:
                 with_error([row[HELD_OUT] for row in some]),
                 with_error(held, signed=True) if compared else "",
                 f"{sum(value < 0 for value in held)} of {len(held)}" if compared else "",
+                surely_worse(some, single) if compared else "",
                 f"{mean(some, 'models'):.1f}",
             ]
         )
     return aligned(lines, right=set(range(1, len(lines[0]))))
+
+
+def surely_worse(rows: Sequence[Row], single: Sequence[Row]) -> str:
+    """In how many of its seeds by more than the standard error, where that is known."""
+    theirs = {row["seed"]: row[HELD_OUT] for row in single}
+    known = [row for row in rows if ERROR in row and row["seed"] in theirs]
+    far = sum(theirs[row["seed"]] - row[HELD_OUT] > row[ERROR] for row in known)
+    return f"{far} of {len(known)}" if known else ""
 
 
 def arm_lines(rows: Sequence[Row]) -> list[str]:

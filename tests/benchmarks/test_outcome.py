@@ -11,6 +11,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.sides import held_out
@@ -27,12 +28,16 @@ from benchmarks.sides.outcome_table import (
     read_rows,
     table,
 )
+from benchmarks.sides.soup_methods import error_of
 from model.common.errors import InputError
 from model.config.parse import parse_settings, preset_names
+from model.data.rows import labels_of
 from model.data.sources import load_split
+from model.evaluation.predictions import Predictions
 from model.tasks.task_set import load_task_set
 from tests.model.cs224n_files import write_cs224n
-from tuner.soup.methods import DISTILLED, QUICK
+from tuner.runs.open import has_begun
+from tuner.soup.methods import DISTILLED, METHODS
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,14 +114,32 @@ def test_methods_of_a_soup_have_a_table_of_their_own_against_the_best_single() -
             row("ours", seed, 0.7),
             row("ours:best single", seed, 0.7, cross_fitted=0.65, models=1),
             row("ours:mean", seed, 0.68 + seed / 10, cross_fitted=0.75, models=4),
+            row("ours:vote", seed, 0.68, cross_fitted=0.7, models=4, held_out_error=0.01 + seed),
         ]
     arms, methods = table(rows).split("\n\n")
     assert "default" in arms and "mean" not in arms
-    name, _, first, second = (line.split() for line in methods.splitlines())
+    name, _, first, voted, second = (line.split() for line in methods.splitlines())
     assert name[0] == "ours,"
+    assert " ".join(voted).endswith("2 of 2 1 of 2 4.0")
     found = "mean 2 0.7500 (0.0000) +0.1000 (0.0000) 0.7300 (0.0500) +0.0300 (0.0500) 1 of 2 4.0"
     assert first == found.split()
     assert second == "best single 2 0.6500 (0.0000) 0.7000 (0.0000) 1.0".split()
+
+
+def test_a_methods_error_is_that_of_its_lead_and_not_of_its_score(tmp_path: Path) -> None:
+    """Answers that are wrong on the same rows differ by little, whatever the rows."""
+    material = get_material("sample", None, tmp_path, dev_rows=30, held_out=400)
+    rng, answers = np.random.default_rng(0), dict[str, dict[str, Predictions]]()
+    given = {task.name: labels_of(material.held_out[task.name]) for task in material.tasks}
+    noise = {name: rng.random(400) for name in given}
+    for name, wrong in {"half": 0.5, "nearly": 0.52}.items():
+        answers[name] = {
+            task: Predictions(np.where(noise[task] < wrong, labels[::-1], labels), None)
+            for task, labels in given.items()
+        }
+    same = error_of(answers["half"], answers["half"], material)
+    close = error_of(answers["nearly"], answers["half"], material)
+    assert same == 0 < close < 0.01
 
 
 # --- rows that nobody saw ---------------------------------------------------------------------
@@ -219,7 +242,7 @@ def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "outcome.parquet"
-    flags = ["--quick", "--out", str(out)]
+    flags = ["--quick", "--out", str(out), "--keep-runs", str(tmp_path / "runs")]
     flags += ["--ours-name", "plain", "--ours-flags=--no-early-stopping"]
     program = str(ROOT / "benchmarks" / "outcome.py")
     command = [sys.executable, program, *flags]
@@ -228,11 +251,16 @@ def test_every_arm_hands_out_a_model_and_what_is_done_is_not_done_again(
     assert done.returncode == 0, done.stdout + done.stderr
     rows = read_rows(out)
     methods = {one["arm"]: one for one in rows if "cross_fitted" in one}
-    assert {f"plain:{name}" for name in QUICK if name != DISTILLED} == set(methods)
+    assert {f"plain:{name}" for name in METHODS if name != DISTILLED} == set(methods)
+    assert all(one["held_out_error"] >= 0 for one in methods.values())
+    assert [place.name for place in (tmp_path / "runs").iterdir()] == ["sample-plain-0"]
+    assert has_begun(tmp_path / "runs" / "sample-plain-0")
     arms = {one["arm"] for one in rows} - set(methods)
     assert arms == {*ARMS, "plain", "plain-recommended"} - {"ours"}
     # The same model, by the run's folder and by itself.
     single, alone = methods["plain:best single"], next(o for o in rows if o["arm"] == "plain")
+    assert single["held_out_error"] == 0
+    assert "held_out_error" in next(o for o in rows if o["arm"] == "plain-recommended")
     for name in ("held_out", "dev", "held_out.similarity", "seconds"):
         assert single[name] == pytest.approx(alone[name])
     for one in rows:

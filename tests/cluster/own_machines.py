@@ -172,11 +172,12 @@ def soups_on_the_workers(lab: Lab, cluster: str) -> None:
         ["ray", "exec", cluster, command], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
     )
 
-    def evaluated() -> bool:
+    def in_the_middle() -> bool:
         assert soup.poll() is None, (lab.folder / "soup.log").read_text()[-3000:]
-        return any((run / "soups" / "evaluations").glob("*.parquet"))
+        asked = any(words.startswith("ray::Worker.ask") for words in lab.processes("second"))
+        return asked and any((run / "soups" / "evaluations").glob("*.parquet"))
 
-    wait_for(evaluated, every=0.01)
+    wait_for(in_the_middle, every=0.01)
     lab.kill_ray("second")
     lab.found["killed_code"] = soup.wait(timeout=PATIENCE)
     lab.found["killed_said"] = (lab.folder / "soup.log").read_text()

@@ -62,7 +62,10 @@ def test_averages_are_evaluated_on_the_workers_and_make_the_same_soup(
 
 
 def test_a_node_that_is_killed_costs_no_soup(found: dict[str, Any]) -> None:
+    """While a worker on it evaluates."""
     assert found["killed_code"] == 0, found["killed_said"]
+    assert "a worker was lost (" in found["killed_said"]
+    assert "another does its work" in found["killed_said"]
     assert "10.77.0.2" in found["killed_said"].rpartition("averages were evaluated on")[2]
     assert found["killed_sums"] == found["alone_sums"]
 

@@ -12,12 +12,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+import torch.nn.functional as F
 import yaml
-from transformers import DistilBertConfig, DistilBertModel
+from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel
 
 from model.common.errors import InputError
 from model.common.files import sha256_of
+from model.common.rng import rng_seed, seed_rng
 from model.config.parse import Layer, load_preset, parse_layers, parse_settings, preset_names
+from model.cpu.dropout import dropout
 from model.evaluation.evaluate import outputs_of
 from model.evaluation.model_folder import load_model
 from model.evaluation.scores import measure
@@ -29,8 +32,8 @@ from model.objectives.schedules import SCHEDULES
 from model.tasks.task_set import TaskSet, load_task_set
 from model.train import train
 from model.training.prepare import ProcessCache, fill_in, prepare
-from model.training.progress import Record
-from model.training.run import machine
+from model.training.progress import Heartbeat, Record
+from model.training.run import SIMCSE_SEED, TrainingRun, machine
 from model.training.step import TrainingDiverged
 
 from .cs224n_files import write_cs224n
@@ -591,6 +594,58 @@ def test_simcse_has_a_dropout_and_a_decay_of_its_own(tmp_path: Path) -> None:
         assert records[0]["simcse_loss"] != plain
         encoder = json.loads((tmp_path / key / "model" / "config.json").read_text())
         assert encoder["hidden_dropout_prob"] == encoder["attention_probs_dropout_prob"] == 0.1
+
+
+def test_a_step_of_simcse_is_plain_arithmetic_with_its_own_dropout_and_decay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against transformers' encoder with these rates, the loss written out, and AdamW by hand."""
+    rate, decay, epsilon = 2e-3, 0.5, 1e-3  # the last so large that no rounding decides a sign
+    simcse = {"epochs": 1e-6, "batch_size": 8, "learning_rate": rate, "temperature": 0.1}
+    simcse |= {"dropout": 0.3, "attention_dropout": 0.2, "weight_decay": decay, "pooling": "cls"}
+    settings = {f"pretrain.simcse.{key}": value for key, value in simcse.items()}
+    settings |= {"optim.decay": "constant", "optim.warmup": 0, "optim.clip": 0}
+    settings |= {"optim.epsilon": epsilon, "optim.weight_decay": 0.01}
+    tasks = load_task_set("sample")
+    config = parse_settings({**QUICK, **settings}, tasks)
+    run = TrainingRun(prepare(config, tasks, device="cpu"), tmp_path, None, print)
+    run.start_fresh()
+    run.begin()
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    list(run.pretrain(lambda: False, lambda *_: None, Heartbeat(None)))
+    loss = run.progress.simcse_loss
+    run.close()
+
+    rates = {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}
+    shape = run.model.encoder.config.to_dict() | rates
+    plain = BertModel(BertConfig(**shape), add_pooling_layer=True)
+    plain.set_attn_implementation("eager")
+    inside = {n.removeprefix("encoder."): t for n, t in before.items() if n.startswith("encoder.")}
+    plain.load_state_dict(inside)
+    monkeypatch.setattr(  # the same draws, in the same order
+        F, "dropout", lambda input, p, training, inplace=False: dropout(input, p, training)
+    )
+    seed_rng(rng_seed(config.seed, SIMCSE_SEED, 0), torch.device("cpu"))
+    batch = run._sentences_of(0)
+    a, b = (
+        plain.train()(batch.input_ids, batch.attention_mask).last_hidden_state[:, 0]
+        for _ in range(2)
+    )
+    assert not torch.equal(a, b)
+    near = (a @ b.T) / (a.norm(dim=1)[:, None] * b.norm(dim=1)) / 0.1
+    own = (near.diagonal() - near.exp().sum(1).log()).mean().neg()
+    own.backward()
+    assert loss == pytest.approx(own.item(), rel=1e-5)
+
+    after = run.model.state_dict()
+    for name, weight in plain.named_parameters():
+        old, grad = inside[name], weight.grad
+        step = torch.zeros_like(old) if grad is None else grad / (grad.abs() + epsilon)
+        shrunk = decay * old if old.ndim >= 2 and grad is not None else torch.zeros_like(old)
+        wanted = old - rate * (shrunk + step)
+        torch.testing.assert_close(after[f"encoder.{name}"], wanted, rtol=0, atol=2e-6, msg=name)
+    heads = [name for name in before if not name.startswith("encoder.")]
+    assert heads and all(torch.equal(before[name], after[name]) for name in heads)
 
 
 def test_a_head_of_two_hidden_layers_is_saved_and_resumed(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ class Limits:
     final_threads: int = 0  # of a final that has the machine to itself; 0: as the others
     keep: int = 5
     reduction: float = REDUCTION
+    evaluations: int | None = None  # of a training in full, if so many are asked for
     attempts: int = 4  # a trial that loses its machine so often has failed
     failures: int = 5  # trials failed in a row before the search stops
     deadline: float | None = None  # time.monotonic() by which to stop
@@ -298,7 +299,8 @@ class Engine:
             self.log(f"{trial.id} {self.promotion.pruned_text(trial)}")
 
     def _job(self, trial: TrialState) -> Job:
-        budget = training_budget(trial, self.stages, self.space.base, len(self.tasks))
+        base, evaluations = self.space.base, self.limits.evaluations
+        budget = training_budget(trial, self.stages, base, len(self.tasks), evaluations)
         extra = {**self.extra, **budget, "seed": trial.seed}
         if trial.origin == DISTILLED:  # the ledger has it relative to the run, which may move
             own = [key for key in ANSWERS if key in trial.settings]

@@ -48,17 +48,22 @@ class Job:
 
 
 def training_budget(
-    trial: TrialState, stages: Stages, base: Mapping[str, Any], tasks: int
+    trial: TrialState,
+    stages: Stages,
+    base: Mapping[str, Any],
+    tasks: int,
+    evaluations: int | None = None,
 ) -> dict[str, Any]:
     """How long a trial trains, and when and on how many dev rows it is scored.
 
     A short one is scored once, at its end and on few rows: the time is better spent on training.
+    One in full as often as is asked for.
     """
     length = trial.length or stages.final.examples
     own: dict[str, Any] = {"budget.examples": length, "budget.epochs": None}
     most = base.get("budget.eval_rows")
     cost = EVALUATIONS * SCORED * (most or 0) * tasks
-    count = EVALUATIONS if cost <= SHARE * length else EVALUATIONS - 1
+    count = evaluations or (EVALUATIONS if cost <= SHARE * length else EVALUATIONS - 1)
     part = max(1, -(-length // count))
     if stages.promotion == "continue" and trial.origin != DISTILLED:
         going = that_goes_on(trial, stages, base, length)

@@ -17,6 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
+from model.common.secrets import brief
 from model.training.inputs import Warn
 from tuner.ray_backend.heartbeat import HeartbeatWatch, start_heartbeat
 from tuner.ray_backend.resources import Resources, keep_to_its_gpu
@@ -72,16 +73,22 @@ class SilentWorker(Exception):
     """No answer, and no sign of life either."""
 
 
-class NoRoom(Exception):
-    """No worker has started for so long that none is waited for any more."""
+class NoWorker(Exception):
+    """Nobody to ask: none starts, or none has for so long, or too many were lost by a question."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a worker was lost. What its start raised is the last line, what Ray says the first."""
+    lines = str(error).strip().splitlines() or ["it died"]
+    return brief(lines[-1 if getattr(error, "actor_init_failed", False) else 0], 120)
 
 
 class WorkerPool:
     """At most as many workers as there are slots. Threads may ask at the same time.
 
     A worker starts when all others are busy. It may find no room, where a machine was lost: whoever
-    waits for it takes the next one that is free, and gets `NoRoom` if there is none at all. `stop`
-    is asked while somebody waits, and raises what ends that.
+    waits for it takes the next one that is free, and gets `NoWorker` if there is none at all.
+    `stop` is asked while somebody waits, and raises what ends that.
     """
 
     watch = HeartbeatWatch
@@ -109,9 +116,10 @@ class WorkerPool:
                 answer, place = self._answer(worker, worker.actor.ask.remote(*question))
             except (RayActorError, SilentWorker) as error:
                 self._give(None)
+                reason = reason_of(error)
                 if attempt == ATTEMPTS:
-                    raise
-                reason = next(iter(str(error).splitlines()), "it died")[:120]
+                    fault = f"{ATTEMPTS} workers were lost by one question ({reason})"
+                    raise NoWorker(fault) from error
                 self.warn(f"a worker was lost ({reason}); another does its work")
             except BaseException:
                 self._give(worker)
@@ -150,7 +158,7 @@ class WorkerPool:
                     deadline = time.monotonic() + self._patience
                 elif time.monotonic() > deadline:
                     self._patience = 0.0
-                    raise NoRoom("the cluster has no room for a worker")
+                    raise NoWorker("the cluster has no room for a worker")
                 self._changed.wait(LOOK)
 
     def _greet(self) -> None:
@@ -160,11 +168,12 @@ class WorkerPool:
             try:
                 self._idle.append(ReadyWorker(worker, *ray.get(sign)))
                 self._patience = PATIENCE
-            except RayActorError:
+            except RayActorError as error:
                 self._unstarted += 1
                 self._failed += 1
                 if self._failed >= ATTEMPTS * self.size:
-                    raise
+                    self._patience = 0.0
+                    raise NoWorker(f"no worker starts ({reason_of(error)})") from error
 
     def _give(self, worker: ReadyWorker | None) -> None:
         with self._changed:

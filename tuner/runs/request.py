@@ -163,6 +163,11 @@ class SearchRequest:
             "one, or what --max-examples allows",
         ),
     ] = None
+    evaluations: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Evaluate a training in full N times.", HOW, "N", "three, or two"),
+    ] = None
     confirm: Annotated[
         tuple[int, int] | None,
         AtLeast(0),

@@ -60,6 +60,7 @@ def run_search(
     early_stopping: bool = True,
     promotion: PromotionName = "restart",
     finals: int | None = None,
+    evaluations: int | None = None,
     confirm: tuple[int, int] | str | None = None,
     distill: bool = False,
     distill_text: str | Path | None = None,
@@ -110,6 +111,8 @@ def run_search(
             learning-rate schedule; "continue" goes on from its checkpoint.
         finals: Number of configurations trained in full at the end. None: one, or what max_examples
             allows.
+        evaluations: Number of evaluations of a training in full. None: three, or two where
+            dev rows are many.
         distill: Distil the best ensemble into one more model.
         distill_text: A file of unlabelled texts, one per line, which the ensemble labels as well.
         confirm: Repeat the best N with S further seeds before the finals, as (3, 3) or "3x3".

@@ -34,8 +34,8 @@ from tuner.space.space import Space, shipped_spaces
 DECIDED = {
     "seed": "--seed",
     "budget.epochs": "--max-examples",
-    "budget.eval_every": "--max-examples",
-    "budget.eval_at": "--max-examples",
+    "budget.eval_every": "--evaluations",
+    "budget.eval_at": "--evaluations",
 }
 
 

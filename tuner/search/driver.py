@@ -282,6 +282,7 @@ def make_engine(
             final_threads=0 if plan.options.address else round(resources.slots * resources.cpus),
             keep=plan.request.keep,
             reduction=plan.request.reduction_factor,
+            evaluations=plan.request.evaluations,
             deadline=None if budget is None else time.monotonic() + budget,
         ),
         stages=plan.stages,

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.common.secrets import brief
 from model.evaluation.predictions import Predictions, join_predictions
 from model.training.checkpoint import DamagedCheckpoint
 from model.training.inputs import Warn
@@ -120,9 +121,9 @@ class Workers:
     def _asked(
         self, done: str, make: Callable[[], Any], here: Callable[..., Any]
     ) -> tuple[Callable[..., Any], int]:
-        """Who asks the workers, and how many there are. What they cannot read is done here, and all
+        """Who asks the workers, and how many there are. What they cannot do is done here, and all
         where there are none any more."""
-        from tuner.ray_backend.workers import NoRoom, WorkerPool
+        from tuner.ray_backend.workers import NoWorker, WorkerPool
 
         pool = WorkerPool(make, self.resources, self.warn, self.stop)
         self.pools.append((done, pool))
@@ -131,17 +132,25 @@ class Workers:
         def ask(*question: Any) -> Any:
             try:
                 return pool.ask(*question)
+            except NoWorker as error:
+                what, why = "no worker answers", str(error)
             except (StorageLost, DamagedCheckpoint) as error:
-                reason = f"a worker could not fetch a model ({str(error).strip().splitlines()[-1]})"
-            except NoRoom as error:
-                reason = str(error)
+                what, why = "a worker could not fetch a model", in_short(error)
+            except Exception as error:  # a full GPU, say; any other comes again here
+                what, why = "a worker could not answer", in_short(error)
             with alone:
-                if reason not in told:
-                    self.warn(f"{reason}; evaluating here")
-                told.add(reason)
+                if what not in told:
+                    self.warn(f"{what} ({why}); evaluating here")
+                told.add(what)
                 return here(*question)
 
         return ask, pool.size
+
+
+def in_short(error: Exception) -> str:
+    """The first line of what a worker raised, which Ray hands on with a traceback."""
+    said = str(getattr(error, "cause", error)).strip().splitlines()
+    return brief(said[0] if said else type(error).__name__, 120)
 
 
 class AnswersThere:

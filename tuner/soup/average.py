@@ -57,13 +57,14 @@ def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _tensor(folder: Path, name: str) -> Tensor:
+def _tensor(folder: Path, name: str, like: Tensor) -> Tensor:
+    """One tensor of a folder, as `like` is. Whoever keeps it by a name keeps it beside the next."""
     for path in weight_files(folder):
         own = name.removeprefix(ENCODER) if path.name != HEADS else name
         with held(path) as place, safe_open(place, framework="pt") as file:
             if own in file.keys():  # noqa: SIM118 - it is no mapping
                 tensor: Tensor = file.get_tensor(own)
-                return tensor
+                return tensor.to(like)
     raise InputError("soup", [f"{folder} has no '{name}'"])
 
 
@@ -83,6 +84,7 @@ def add_to(model: MultitaskModel, folder: Path, share: float) -> None:
             place.copy_(tensor)
         elif place.is_floating_point():
             place.lerp_(tensor.to(place), share)
+        del tensor  # before the next is read
 
 
 def put_stock(model: MultitaskModel, folders: Sequence[Path], start: Mapping[str, Tensor]) -> None:
@@ -96,28 +98,27 @@ def put_stock(model: MultitaskModel, folders: Sequence[Path], start: Mapping[str
         place = target[name]  # also what is summed up on the way: a tensor may be half a model
         known = name in start and start[name].shape == place.shape and count > 1
         if not known or not start[name].is_floating_point():
-            for number, tensor in enumerate(_tensors(folders, name, place), 1):
+            for number, folder in enumerate(folders, 1):
                 if number == 1:
-                    place.copy_(tensor)
+                    place.copy_(_tensor(folder, name, place))
                 elif place.is_floating_point():
-                    place.lerp_(tensor, 1 / number)
+                    place.lerp_(_tensor(folder, name, place), 1 / number)
             continue
         origin = start[name].to(place)
         # The length of the sum of unit vectors tells their mean cosine, however many.
         place.zero_()
-        for tensor in _tensors(folders, name, place):
-            way = tensor.sub_(origin)  # in place, as it is this tensor's only use
-            place.add_(way.div_(vector_norm(way).clamp_min(torch.finfo(torch.float32).tiny)))
+        for folder in folders:  # `sub_` in place, as it is this tensor's only use
+            place.add_(_unit(_tensor(folder, name, place).sub_(origin)))
         cosine = (float(vector_norm(place)) ** 2 - count) / (count * (count - 1))
         place.zero_()
-        for number, tensor in enumerate(_tensors(folders, name, place), 1):
-            place.lerp_(tensor.sub_(origin), 1 / number)
+        for number, folder in enumerate(folders, 1):
+            place.lerp_(_tensor(folder, name, place).sub_(origin), 1 / number)
         place.mul_(stock_share(cosine, count)).add_(origin)
 
 
-def _tensors(folders: Sequence[Path], name: str, like: Tensor) -> Iterator[Tensor]:
-    """A tensor of each model, one at a time."""
-    return (_tensor(folder, name).to(like) for folder in folders)
+def _unit(way: Tensor) -> Tensor:
+    """Made as long as one, in place."""
+    return way.div_(vector_norm(way).clamp_min(torch.finfo(torch.float32).tiny))
 
 
 def stock_share(cosine: float, count: int) -> float:

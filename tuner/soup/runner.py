@@ -28,6 +28,7 @@ from model.tasks.task_set import load_task_set
 from model.training.inputs import Warn, load_inputs
 from model.training.prepare import fill_in
 from tuner.ray_backend.models import Bring, FetchedModels
+from tuner.ray_backend.resources import give_back_memory
 from tuner.ray_backend.staging import Localizer, StagedInput, paths_in
 from tuner.runs.scratch import scratch_folder
 from tuner.soup.average import ENCODER, SoupModel
@@ -109,6 +110,7 @@ class LocalRunner:
 
     def _start(self) -> dict[str, Tensor]:
         """The weights that all of the group began with."""
+        give_back_memory(device=False)  # what evaluations left: now a second model comes
         encoder, init_from = self.spec.start
         if init_from:
             return dict(read_model(Path(init_from))[0].state_dict())

@@ -20,7 +20,7 @@ from model.evaluation.predictions import Predictions, write_predictions
 from model.evaluation.scores import Array
 from model.tasks.task_set import TaskSet, describe_task, load_task_set, split_origin, task_changes
 from model.training.inputs import Warn
-from tuner.runs.open import FinishedRun, open_run
+from tuner.runs.open import FinishedRun, has_begun, open_run
 from tuner.runs.state import OVERALL
 from tuner.scoring.dev_rows import DevRows
 from tuner.scoring.ensemble import blend
@@ -41,6 +41,7 @@ class RunModel:
     name: str  # <run>/<trial>/<checkpoint>
     model: Path
     answers: Mapping[str, Predictions]  # by task, of those that it has
+    finished: bool = True  # its trial, which was not stopped early
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ class SeveralEvaluator:
         self.tasks, self.rows, self._members = tasks, rows, members
         self.labels: Mapping[str, Array] = rows.labels
         self.members: Sequence[int] = range(len(members))
-        self.singles: Sequence[int] = [
-            n for n in self.members if set(members[n].answers) == set(tasks.names)
-        ]
+        whole = [n for n in self.members if set(members[n].answers) == set(tasks.names)]
+        # As within a run, where the early score of a stopped trial makes it no best one.
+        self.singles: Sequence[int] = [n for n in whole if members[n].finished] or whole
         self.group: Sequence[int] = []
         self.distilled: int | None = None
         self.trials: Sequence[str] = [member.name.rpartition("/")[0] for member in members]
@@ -102,13 +103,13 @@ def ensembles_of(
     runs: list[FinishedRun] = []
     with gathered:
         check(keep, methods)
+    with gathered:
+        check_folders(folders, out)
     for folder in folders:
         with gathered:
             runs.append(open_run(Path(folder).absolute(), warn, data=data and data.absolute()))
     gathered.tell()
     tasks = union_of(runs)
-    if out.exists():
-        raise InputError(str(out), ["is there already; name another folder with --out"])
     rows = DevRows(tasks)
     members: list[RunModel] = []
     skipped: list[str] = []
@@ -145,6 +146,19 @@ def check(keep: int | None, methods: Sequence[str] | None) -> None:
         raise InputError("soup", faults)
 
 
+def check_folders(folders: Sequence[Path], out: Path) -> None:
+    """Each run once, and in none of them what is made: files of a run name no place outside it."""
+    places = [Path(folder).resolve() for folder in folders]
+    twice = dict.fromkeys(place for place in places if places.count(place) > 1)
+    faults = [f"{place} is named twice; name each run once" for place in twice]
+    if out.exists():
+        faults.append(f"{out} is there already; name another folder with --out")
+    if run := next((place for place in out.resolve().parents if has_begun(place)), None):
+        faults.append(f"{out} is inside the run {run}; name a folder beside it with --out")
+    if faults:
+        raise InputError("soup", faults)
+
+
 def goal_of(runs: Sequence[FinishedRun]) -> str:
     """The goal that all runs have in common, or overall."""
     goals = {run.goal for run in runs}
@@ -167,7 +181,7 @@ def members_of(
         f"{run.name}/{each.name}: {each.reason}" for each in found.skipped if each.name not in own
     ]
     return [
-        RunModel(f"{run.name}/{each.name}", each.model, own[each.name])
+        RunModel(f"{run.name}/{each.name}", each.model, own[each.name], each.finished)
         for each in found.ingredients
         if not each.distilled  # it has learned from the others, and would count them twice
     ]

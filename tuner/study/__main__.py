@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from model.cli.exit_code import exit_code
-from model.cli.flags import flags_of, given_for
+from model.cli.flags import Flag, flags_of, given_for
 from model.cli.parser import Parser, command_parser
 from model.cli.status import doing
 from model.cli.text import say
@@ -46,7 +47,7 @@ def make_parser() -> Parser:
     )
     work.add_table(StudyRequest)
     work.add_table(ExecutionOptions)
-    about = "Set the table of what was trained before."
+    about = "Print the table from existing runs."
     table = commands.add_parser("table", help=about, description=about)
     table.add_argument(
         "study", metavar="NAME", help="Take this study: a shipped one's name or a YAML file."
@@ -62,9 +63,11 @@ def make_parser() -> Parser:
     ensemble.add_argument(
         "--out", metavar="DIR", type=Path, required=True, help="Write this folder, a new one."
     )
-    for flag in ("name", "storage_path"):
-        flags_of(ExecutionOptions)[flag].add_to(table)
-        flags_of(ExecutionOptions)[flag].add_to(ensemble)
+    flags = flags_of(ExecutionOptions)
+    named = Flag("Read the run of this name.", "the run", "NAME", "the study's")
+    for flag in (replace(flags["name"], flag=named), flags["storage_path"]):
+        flag.add_to(table)
+        flag.add_to(ensemble)
     return parser
 
 
@@ -103,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = run_study(arguments.study, request, options)
     say(result.text)
     if not result.complete:
-        say("\nnot all of it is trained: the same command with --resume goes on")
+        say(f"\nnot all of it is trained: {result.again} goes on")
     return 0 if result.complete or arguments.command == "table" else INTERRUPTED
 
 

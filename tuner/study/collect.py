@@ -6,7 +6,7 @@ or an ensemble's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Candidate:
 
 
 def trials_of(run: FinishedRun, training: Training, search: StudySearch) -> list[TrialState]:
-    """The finished trials of one training, one for each seed."""
+    """The trials of one training that there are, one for each seed."""
     space, point = run.space, search.points()[search.trainings.index(training)]
     known = {parameter.key for parameter in space.parameters}
     own = {key: value for key, value in point.items() if key in known}
@@ -49,13 +49,30 @@ def trials_of(run: FinishedRun, training: Training, search: StudySearch) -> list
     wanted = space.config(own, extra=held)
     first = [t for t in run.state.search_trials if space.config(t.settings) == wanted]
     names = {trial.id for trial in first}
-    again = [trial for trial in run.state.repeats if trial.of in names]
-    return [trial for trial in (*first, *again) if trial.status == "finished"]
+    return [*first, *(trial for trial in run.state.repeats if trial.of in names)]
+
+
+def finished_of(run: FinishedRun, training: Training, search: StudySearch) -> list[TrialState]:
+    return [each for each in trials_of(run, training, search) if each.status == "finished"]
+
+
+def seeds_of(run: FinishedRun) -> int:
+    """How many each of its trainings was asked for."""
+    return 1 + (run.request.confirm or (0, 0))[1]
+
+
+def is_done(run: FinishedRun, training: Training, search: StudySearch) -> bool:
+    """Whether nothing is left to train of it. What has failed is not tried again, and a training
+    that has failed with its first seed has no others."""
+    trials = trials_of(run, training, search)
+    if any(trial.status == "failed" and not trial.is_repeat for trial in trials):
+        return True
+    return sum(trial.status in ("finished", "failed") for trial in trials) >= seeds_of(run)
 
 
 def model_of(run: FinishedRun, training: Training, search: StudySearch) -> Path | None:
     """The best model of a training's first seed, for others to start from."""
-    for trial in trials_of(run, training, search):
+    for trial in finished_of(run, training, search):
         best = trial.best(training.task or OVERALL)
         if best is not None:
             folder = model_folder(run.folder, trial.id, best["checkpoint"])
@@ -67,18 +84,19 @@ def model_of(run: FinishedRun, training: Training, search: StudySearch) -> Path 
 def candidates(
     study: Study, tasks: TaskSet, done: Sequence[tuple[StudySearch, FinishedRun]], notes: list[str]
 ) -> tuple[list[Candidate], DevRows]:
-    """Of every row and seed that is trained; `notes` are told of answers that cannot be read."""
+    """Of every row and seed that is trained; `notes` are told of what is lacking."""
     rows, found = DevRows(tasks), dict[tuple[str, int], Candidate]()
     for search, run in done:
         for training in search.trainings:
-            for trial in trials_of(run, training, search):
+            notes.extend(_lacking(run, training, search))
+            for trial in finished_of(run, training, search):
                 best = trial.best(training.task or OVERALL)
                 assert best is not None  # it is finished
                 place = trial_folder(run.folder, trial.id) / str(best["predictions"])
                 try:
                     answers = rows.read(f"{run.name}/{trial.id}", place)
                 except ValueError as error:
-                    notes.append(f"{training.label}, seed {trial.seed}, is left out: {error}")
+                    notes.append(f"'{training.label}', seed {trial.seed}, is left out: {error}")
                     continue
                 own = tasks.names if training.task is None else (training.task,)
                 key = (training.row, trial.seed)
@@ -101,6 +119,16 @@ def candidates(
                 one = Candidate(row.label, seed, made.answers, {}, weights=made.weights)
                 found[row.label, seed] = one
     return list(found.values()), rows
+
+
+def _lacking(run: FinishedRun, training: Training, search: StudySearch) -> Iterator[str]:
+    trials, wanted = trials_of(run, training, search), seeds_of(run)
+    count = sum(trial.status == "finished" for trial in trials)
+    if count < wanted:
+        said = f"{count} of {wanted} seeds" if count else "no finished training"
+        failed = [str(trial.seed) for trial in trials if trial.status == "failed"]
+        said += f"; seed {', '.join(failed)} failed" if failed else ""
+        yield f"'{training.label}' has {said}"
 
 
 def dev_predictions(

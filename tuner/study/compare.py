@@ -3,24 +3,30 @@
 Two things make a score uncertain: which dev rows there are, and the seed. The first is a bootstrap
 over the rows, paired between models. The second is the spread between seeds, taken together over
 all rows of the table, as each has few. Both are in every interval; with one seed only the first is.
+
+The paper's differences are judged by what is known of its own runs: its figures and its dev rows.
+How far seeds are apart, and how alike two models answer, ours tell only where they were trained as
+long as the paper's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from scipy.stats import t as student
 
 from model.evaluation.scores import METRICS, Array
-from model.tasks.task_set import TaskSet
+from model.tasks.task_set import Task, TaskSet
 from tuner.runs.state import OVERALL
 from tuner.scoring.dev_rows import DevRows
 from tuner.study.collect import Candidate, dev_predictions
 from tuner.study.reader import Study
 
 RESAMPLES = 300
+WHOLE = 0.99  # of the paper's training: as long as it, but for rounding
 
 
 @dataclass(frozen=True)
@@ -36,14 +42,15 @@ class RowComparison:
 
     row: str
     goal: str
-    paper: float | None  # the paper's difference
-    noise: float  # what a difference of two single runs must exceed: 95 %
     ours: float
     half: float
+    paper: float | None = None  # the paper's difference
+    noise: float | None = None  # what that must exceed, with one run of each: 95 %
+    short: bool = False  # ours were not trained as long as the paper's
 
     @property
     def paper_is_noise(self) -> bool:
-        return self.paper is not None and abs(self.paper) <= self.noise
+        return self.paper is not None and abs(self.paper) <= (self.noise or 0.0)
 
     @property
     def tie(self) -> bool:
@@ -51,13 +58,16 @@ class RowComparison:
 
     @property
     def verdict(self) -> str:
+        """What ours says of the paper's; how much that says by itself, its noise tells."""
         if self.paper is None:
             return ""
-        if self.paper_is_noise:
-            return "the paper's is inside the noise"
         if self.tie:
-            return "not seen here: a tie"
-        return "agrees" if (self.paper > 0) == (self.ours > 0) else "the other way round"
+            said = "a tie"
+        elif self.paper == 0:
+            said = "a tie in the paper only"
+        else:
+            said = "agrees" if self.paper * self.ours > 0 else "ours says the opposite"
+        return f"{said}, of runs this short" if self.short else said
 
 
 @dataclass(frozen=True)
@@ -65,30 +75,68 @@ class Table:
     goals: tuple[str, ...]
     cells: dict[tuple[str, str], ScoreCell]  # by row and goal
     comparisons: list[RowComparison]
-    seeds: int  # of the row that has most
     rows: dict[str, int]  # dev rows of each task
+
+
+def scales(study: Study, found: Sequence[Candidate]) -> set[float]:
+    """How long ours were trained, as shares of the paper's."""
+    return {
+        length / (study.row(one.row).length(task) or study.examples)
+        for one in found
+        for task, length in one.lengths.items()
+    }
 
 
 def compare(study: Study, tasks: TaskSet, found: Sequence[Candidate], rows: DevRows) -> Table:
     goals = tuple(g for g in (*tasks.names, OVERALL) if any(g in row.paper for row in study.rows))
     goals = goals or (*tasks.names, OVERALL)
-    drawn = {goal: _drawn(goal, tasks, found, rows, study.dev_rows) for goal in goals}
+    short = min(scales(study, found), default=1.0) < WHOLE
+    drawn = {goal: _drawn(goal, tasks, found, rows) for goal in goals}
     cells, comparisons = {}, []
     for goal, of in drawn.items():
         for row in study.rows:
             if row.label in of.by_row:
                 cells[row.label, goal] = of.cell(row.label)
-    first = study.against
+    counts = {name: len(of) for name, of in rows.labels.items()}
+    of_paper, first = counts | study.dev_rows, study.row(study.against)
     for row in study.rows:
         for goal, of in drawn.items():
-            if row.label == first or not {row.label, first} <= of.by_row.keys():
+            if row is first or not {row.label, first.label} <= of.by_row.keys():
                 continue
-            own, other = row.paper.get(goal), study.row(first).paper.get(goal)
-            paper = None if own is None or other is None else own - other
-            comparisons.append(of.compared(row.label, first, paper))
-    seeds = max((cell.seeds for cell in cells.values()), default=0)
-    counts = {name: len(of) for name, of in rows.labels.items()}
-    return Table(goals, cells, comparisons, seeds, counts)
+            one = of.compared(row.label, first.label)
+            if goal in row.paper and goal in first.paper:
+                known = [variance_of_rows(goal, tasks, row.paper, of_paper)]
+                known.append(variance_of_rows(goal, tasks, first.paper, of_paper))
+                paper = row.paper[goal] - first.paper[goal]
+                noise = of.noise(row.label, first.label, *known, short=short)
+                one = replace(one, paper=paper, noise=noise, short=short)
+            comparisons.append(one)
+    return Table(goals, cells, comparisons, counts)
+
+
+def variance_of_rows(
+    goal: str, tasks: TaskSet, scores: Mapping[str, float], dev_rows: Mapping[str, int]
+) -> float:
+    """Of a score, by which dev rows there are: of a share of them, or of a correlation.
+
+    Where a paper has the overall score alone, a task's is where it varies most.
+    """
+    if goal != OVERALL:
+        return _variance(tasks[goal].metric, scores[goal], dev_rows[goal])
+    parts = [task.weight**2 * _in_units(task, scores, dev_rows) for task in tasks]
+    return sum(parts) / sum(task.weight for task in tasks) ** 2
+
+
+def _in_units(task: Task, scores: Mapping[str, float], dev_rows: Mapping[str, int]) -> float:
+    metric = METRICS[task.metric]
+    slope = float(np.diff(metric.unit(np.array([0.0, 1.0])))[0])
+    score = scores.get(task.name, 0.5 if metric.on_classes else 0.0)
+    return slope**2 * _variance(task.metric, score, dev_rows[task.name])
+
+
+def _variance(metric: str, score: float, rows: int) -> float:
+    apart = score * (1 - score) if METRICS[metric].on_classes else (1 - score**2) ** 2
+    return apart / rows
 
 
 @dataclass(frozen=True)
@@ -99,7 +147,6 @@ class _Drawn:
     by_row: dict[str, list[int]]
     values: Array  # [C]
     resampled: Array  # [C, R]
-    shrink: float  # of the variance over rows, from so many rows as ours to the paper's
 
     @property
     def freedom(self) -> int:
@@ -127,17 +174,29 @@ class _Drawn:
         half = self.quantile * np.sqrt(over_rows + self.between / len(places))
         return ScoreCell(float(self.values[places].mean()), float(half), len(places))
 
-    def compared(self, row: str, against: str, paper: float | None) -> RowComparison:
+    def compared(self, row: str, against: str) -> RowComparison:
         a, b = self.by_row[row], self.by_row[against]
         ours = float(self.values[a].mean() - self.values[b].mean())
         apart = self.resampled[a].mean(0) - self.resampled[b].mean(0)
         seeds = self.between * (1 / len(a) + 1 / len(b))
         half = self.quantile * float(np.sqrt(apart.var() + seeds))
-        pairs = [(self.resampled[i] - self.resampled[j]).var() for i in a for j in b]
-        alone = float(np.mean(pairs)) * self.shrink + 2 * self.between
-        return RowComparison(
-            row, self.goal, paper, self.quantile * float(np.sqrt(alone)), ours, half
-        )
+        return RowComparison(row, self.goal, ours, half)
+
+    def noise(self, row: str, against: str, one: float, other: float, *, short: bool) -> float:
+        """Half the 95 % interval of a difference of the paper's, whose dev rows give its two scores
+        these variances. Short runs tell nothing of its seeds, nor how alike its models answer."""
+        if short:
+            return 1.96 * float(np.sqrt(one + other))
+        alike = 2 * self._alike(row, against) * np.sqrt(one * other)
+        return self.quantile * float(np.sqrt(one + other - alike + 2 * self.between))
+
+    def _alike(self, row: str, against: str) -> float:
+        """The correlation of two single runs' scores over resamples of the same rows."""
+        centred = self.resampled - self.resampled.mean(1, keepdims=True)
+        sizes = np.sqrt((centred**2).sum(1))
+        pairs = list(product(self.by_row[row], self.by_row[against]))
+        found = [centred[i] @ centred[j] / max(sizes[i] * sizes[j], 1e-12) for i, j in pairs]
+        return float(np.mean(found))
 
 
 def _drawn(
@@ -145,7 +204,6 @@ def _drawn(
     tasks: TaskSet,
     found: Sequence[Candidate],
     rows: DevRows,
-    paper_rows: Mapping[str, int],
 ) -> _Drawn:
     """Candidates that lack a task have no overall score, but one of the tasks that they have."""
     wanted = tasks if goal == OVERALL else _only(tasks, goal)
@@ -154,29 +212,11 @@ def _drawn(
     for place, one in enumerate(able):
         by_row.setdefault(one.row, []).append(place)
     if not able:
-        return _Drawn(goal, {}, np.zeros(0), np.zeros((0, RESAMPLES)), 1.0)
+        return _Drawn(goal, {}, np.zeros(0), np.zeros((0, RESAMPLES)))
     predictions = dev_predictions(able, wanted, rows.labels)
     values = predictions.grid(wanted).at(0).by(goal)
-    resampled = predictions.resampled(wanted, RESAMPLES, 0)
-    shrink = _shrink(wanted, resampled.tasks, rows.labels, paper_rows)
-    return _Drawn(goal, by_row, values, resampled.by(goal), shrink)
+    return _Drawn(goal, by_row, values, predictions.resampled(wanted, RESAMPLES, 0).by(goal))
 
 
 def _only(tasks: TaskSet, name: str) -> TaskSet:
     return TaskSet(tasks.name, tasks.about, (tasks[name],), tasks.origin)
-
-
-def _shrink(
-    tasks: TaskSet,
-    drawn: Mapping[str, Array],
-    labels: Mapping[str, Array],
-    paper_rows: Mapping[str, int],
-) -> float:
-    """Fewer dev rows than the paper's make more noise than it had: by how much, over all tasks."""
-    before = after = 0.0
-    for task in tasks:
-        slope = float(np.diff(METRICS[task.metric].unit(np.array([0.0, 1.0])))[0])
-        variance = float(drawn[task.name].var(axis=1).mean()) * (slope * task.weight) ** 2
-        before += variance
-        after += variance * min(1.0, len(labels[task.name]) / paper_rows.get(task.name, 1))
-    return after / before if before else 1.0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from model.cli.flags import flags_of
 from model.cli.invocation import command
 from model.common.errors import InputError
 from model.tasks.task_set import TaskSet
 from tuner.runs.open import FinishedRun, has_begun, open_run
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.storage.storage import without_secrets
+from tuner.study.collect import is_done, seeds_of
 from tuner.study.grid import StudySearch, files_of
-from tuner.study.plan import all_alike, folder_of, planned
+from tuner.study.plan import all_alike, evaluations_of, folder_of, planned
 from tuner.study.reader import Study, load_study
 from tuner.study.request import StudyRequest
 
@@ -23,10 +26,30 @@ class OpenedStudy:
     searches: list[StudySearch]
     done: list[tuple[StudySearch, FinishedRun]]  # what has begun of them
     notes: list[str]
+    request: StudyRequest  # as it was run
 
     @property
     def complete(self) -> bool:
-        return len(self.done) == len(self.searches)
+        """Whether nothing is left to train."""
+        trained = [
+            is_done(run, training, search)
+            for search, run in self.done
+            for training in search.trainings
+        ]
+        return len(self.done) == len(self.searches) and all(trained)
+
+    def again(self, name: str, options: ExecutionOptions) -> str:
+        """The command that goes on with it, as it would be typed."""
+        words = [
+            word
+            for key, flag in flags_of(StudyRequest).items()
+            if (value := getattr(self.request, key)) != flag.default
+            for word in flag.arguments(value)
+        ]
+        words += ["--name", options.name] if options.name else []
+        place = without_secrets(options.remote) if options.remote else str(options.storage_path)
+        words += ["--storage-path", place] if place != str(ExecutionOptions().storage_path) else []
+        return command("study", "run", name, *words, "--resume")
 
 
 def open_study(name: str, options: ExecutionOptions) -> OpenedStudy:
@@ -52,11 +75,49 @@ def open_study(name: str, options: ExecutionOptions) -> OpenedStudy:
 def _read(
     study: Study, run: FinishedRun, options: ExecutionOptions, notes: list[str]
 ) -> OpenedStudy:
-    named = {each: "" for row in study.rows for each in files_of(row)}  # read by then
-    request = StudyRequest(tasks=run.tasks.origin, encoder=run.space.encoders[0], file=named)
+    """`run` is that of its first search."""
+    named = {each: "" for row in study.rows for each in files_of(row)}
+    request = _request(study, run, named)
     usual = planned(study, request, [])[1][0].examples
-    scale = (run.request.max_examples or usual) / usual
-    tasks, searches = planned(study, replace(request, scale=scale), notes)
+    most = run.request.max_examples or usual
+    request = replace(request, scale=most / usual)
+    begun = _begun(study, planned(study, request, [])[1], options)
+    request = replace(request, file=_files(study, begun))
+    tasks, searches = planned(study, request, notes)
+    done = _begun(study, searches, options)
+    if request.scale != 1 and not any(row.examples for row in study.rows):
+        request = replace(request, scale=1.0, examples=most)  # is shorter to type
+    return OpenedStudy(study, tasks, searches, done, notes, request)
+
+
+def _request(study: Study, run: FinishedRun, files: dict[str, str]) -> StudyRequest:
+    asked, (encoder, *_) = run.request, run.space.encoders
+    usual = evaluations_of(study, asked.max_examples or study.examples)
+    return StudyRequest(
+        tasks=run.tasks.origin if run.tasks.origin != study.tasks else None,
+        data=asked.data,
+        encoder=encoder if encoder != study.held.get("encoder.name") else None,
+        evaluations=asked.evaluations if asked.evaluations != usual else None,
+        seeds=seeds_of(run),
+        seed=asked.seed,
+        set=asked.set,
+        file=files,
+    )
+
+
+def _begun(
+    study: Study, searches: Sequence[StudySearch], options: ExecutionOptions
+) -> list[tuple[StudySearch, FinishedRun]]:
     places = [(search, folder_of(study, options, search.name)) for search in searches]
-    done = [(search, open_run(place)) for search, place in places if has_begun(place)]
-    return OpenedStudy(study, tasks, searches, done, notes)
+    return [(search, open_run(place)) for search, place in places if has_begun(place)]
+
+
+def _files(study: Study, begun: Sequence[tuple[StudySearch, FinishedRun]]) -> dict[str, str]:
+    """The user's files that its rows were trained with."""
+    return {
+        value[1:]: str(run.space.base.get(key, ""))
+        for search, run in begun
+        for training in search.trainings
+        for key, value in study.row(training.row).settings.items()
+        if isinstance(value, str) and value.startswith("$")
+    }

@@ -7,11 +7,14 @@ from pathlib import Path
 
 from model.modules.encoder import layers_in
 from model.tasks.task_set import TaskSet, load_task_set
+from tuner.engine.job import EVALUATIONS
 from tuner.runs.folder import run_folder
 from tuner.runs.request import ExecutionOptions
 from tuner.study.grid import StudySearch, expand
 from tuner.study.reader import Study
 from tuner.study.request import StudyRequest
+
+APART = 1000  # examples: to score all dev rows of the course takes the time of training on 2,400
 
 
 def planned(
@@ -30,6 +33,14 @@ def scale_of(study: Study, request: StudyRequest) -> float:
 
 def length_of(search: StudySearch, scale: float) -> int:
     return max(1, round(search.examples * scale))
+
+
+def evaluations_of(study: Study, length: int) -> int | None:
+    """The study's, as far as a training of this length has room for more than any search's."""
+    wanted, most = study.evaluations, length // APART
+    if wanted is None or wanted <= max(EVALUATIONS, most):
+        return wanted
+    return most if most > EVALUATIONS else None
 
 
 def all_alike(study: Study, notes: list[str]) -> Study:

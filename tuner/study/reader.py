@@ -6,6 +6,7 @@
     preset: paper-004                # what is held, unless `held` says otherwise
     held: {pair.encoding: bi_concat}
     examples: 180000                 # of a training at scale 1, where its row has no other number
+    evaluations: 10                  # of a training, where curves or best epochs are reported
     dev_rows: {para: 20212}          # of the paper, where they are not those of the course
     against: Sequential              # what the other rows are compared with; else the first
     rows:
@@ -48,7 +49,7 @@ FOLDERS = (
     Path(__file__).parents[2] / "studies",  # beside it in a checkout
 )
 KEYS = {"about", "paper", "tasks", "preset", "held", "layers", "against", "rows"}
-KEYS |= {"examples", "dev_rows"}
+KEYS |= {"examples", "evaluations", "dev_rows"}
 ROW_KEYS = {"settings", "examples", "paper", "paper_also", "apart", "start", "ensemble"}
 DEV_ROWS = {"sst": 1101, "para": 40429, "sts": 863}  # of the course
 OVERALL = "overall"
@@ -93,6 +94,7 @@ class Study:
     rows: tuple[StudyRow, ...]
     against: str
     dev_rows: dict[str, int] = field(default_factory=lambda: dict(DEV_ROWS))  # of the paper
+    evaluations: int | None = None  # of a training; None: as a search has it
     layers: int | None = None  # of the encoder that numbers of layers are meant for
     path: Path = field(default=Path(), compare=False)
 
@@ -124,6 +126,9 @@ def parse_study(document: Document) -> Study:
     examples = _whole(top.data.get("examples"))
     if examples is None:
         top.fault("'examples' must be a whole number above 0: those of a training in full")
+    evaluations = _whole(top.data.get("evaluations"))
+    if evaluations is None and top.data.get("evaluations") is not None:
+        top.fault("'evaluations' must be a whole number above 0", "evaluations")
     dev_rows = _counts(top, "dev_rows")
     layers = top.number("layers", 0.0)
     held = _settings(top, "held")
@@ -148,6 +153,7 @@ def parse_study(document: Document) -> Study:
         tasks=tasks,
         held=held,
         examples=examples or 1,
+        evaluations=evaluations,
         rows=tuple(good),
         dev_rows=DEV_ROWS | dev_rows,
         against=str(against),

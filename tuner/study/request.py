@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from model.cli.flags import Flag, settle
 from model.common.errors import InputError
 from model.common.typed import Above, AtLeast, AtMost
-from tuner.runs.request import read_set, settled, settled_settings
+from tuner.runs.request import read_set, settled, settled_settings, write_set
 
 WHAT = "what to run"
 
@@ -40,12 +40,20 @@ class StudyRequest:
         float,
         Above(0),
         AtMost(10),
-        Flag("Train for this share of the paper's training.", WHAT, "X"),
+        Flag(
+            *("Train for this share of the paper's training.", WHAT, "X"),
+            write=lambda share: [repr(share)],  # to the digit, or another length comes of it
+        ),
     ] = 1.0
     examples: Annotated[
         int | None,
         AtLeast(1),
         Flag("Train every row for so many examples.", WHAT, "N", "the paper's times --scale"),
+    ] = None
+    evaluations: Annotated[
+        int | None,
+        AtLeast(1),
+        Flag("Evaluate every training N times.", WHAT, "N", "the study's"),
     ] = None
     seeds: Annotated[
         int, AtLeast(1), AtMost(50), Flag("Train every row with so many seeds.", WHAT, "N")
@@ -53,7 +61,11 @@ class StudyRequest:
     seed: Annotated[int, AtLeast(0), Flag("Begin with this seed.", WHAT, "N")] = 0
     set: Annotated[
         dict[str, Any],
-        Flag("Hold a setting in all rows; may be repeated.", WHAT, "K=V", "none", read=read_set),
+        Flag(
+            *("Hold a setting in all rows; may be repeated.", WHAT, "K=V", "none"),
+            read=read_set,
+            write=write_set,
+        ),
     ] = field(default_factory=dict)
     file: Annotated[
         dict[str, str],
@@ -63,6 +75,7 @@ class StudyRequest:
             "N=FILE",
             "none",
             read=read_files,
+            write=lambda files: [f"{name}={path}" for name, path in files.items()],
         ),
     ] = field(default_factory=dict)
 

@@ -21,7 +21,7 @@ from tuner.study.collect import candidates, model_of
 from tuner.study.compare import compare
 from tuner.study.grid import StudySearch
 from tuner.study.opened import open_study
-from tuner.study.plan import all_alike, folder_of, length_of, planned, scale_of
+from tuner.study.plan import all_alike, evaluations_of, folder_of, length_of, planned, scale_of
 from tuner.study.reader import Study, load_study
 from tuner.study.request import StudyRequest
 from tuner.study.text import study_text
@@ -32,6 +32,7 @@ class StudyResult:
     text: str
     complete: bool
     folders: tuple[Path, ...]
+    again: str = "the same command with --resume"  # what goes on where it is not complete
 
 
 def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> StudyResult:
@@ -65,8 +66,9 @@ def run_study(name: str, request: StudyRequest, options: ExecutionOptions) -> St
 def read_study(name: str, options: ExecutionOptions) -> StudyResult:
     """The table of what is there, without training anything; all else is in its folders."""
     of = open_study(name, options)
+    text = table_text(of.study, of.tasks, of.done, of.notes)
     folders = tuple(run.folder for _, run in of.done)
-    return StudyResult(table_text(of.study, of.tasks, of.done, of.notes), of.complete, folders)
+    return StudyResult(text, of.complete, folders, of.again(name, options))
 
 
 def train_search(
@@ -95,6 +97,11 @@ def train_search(
     points = max(1, len(load_space(str(path), overrides=request.set).start_from))
     # A search that has not begun begins; one that has refuses what is not as it was.
     given["resume"] = options.resume and has_begun(folder)
+    length = length_of(search, scale_of(study, request))
+    evaluations = request.evaluations or evaluations_of(study, length)
+    # What goes on is scored as it was, whatever the study says by now.
+    if evaluations and (request.evaluations or not given["resume"]):
+        given["evaluations"] = evaluations
     if request.data is not None:
         given["data"] = request.data
     if request.seeds > 1:
@@ -105,7 +112,7 @@ def train_search(
         set=request.set,
         seed=request.seed,
         num_samples=points,
-        max_examples=length_of(search, scale_of(study, request)),
+        max_examples=length,
         objectives=(search.task or OVERALL,),
         early_stopping=False,
         sampler="random",
@@ -124,7 +131,8 @@ def table_text(
     found, rows = candidates(study, tasks, done, notes)
     trained = {one.row for one in found}
     for row in study.rows:
-        if row.runs and row.label not in trained and not any(row.label in note for note in notes):
+        told = any(f"'{row.label}'" in note for note in notes)
+        if row.runs and row.label not in trained and not told:
             notes.append(f"'{row.label}' has no finished training")
     if not found:
         return "\n".join([study.paper, "no row has a finished training", *notes])

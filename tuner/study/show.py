@@ -15,11 +15,10 @@ def list_text() -> str:
 def show_text(name: str) -> str:
     study = load_study(name)
     lines = [study.paper, study.about, "", f"tasks     {study.tasks}"]
-    lines += [
-        f"examples  {study.examples:,} a training at scale 1, unless its row says",
-        "",
-        "rows",
-    ]
+    lines.append(f"examples  {study.examples:,} a training at scale 1, unless its row says")
+    if study.evaluations:
+        lines.append(f"scored    {study.evaluations} times a training")
+    lines += ["", "rows"]
     for row in study.rows:
         lines += [f"  {row.label}", *(f"    {line}" for line in _row(row))]
     lines += ["", "held", *(f"  {key}: {value}" for key, value in study.held.items())]

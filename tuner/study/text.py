@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from model.cli.text import clock, short
 from tuner.scoring.tables import plus, table
 from tuner.study.collect import Candidate
-from tuner.study.compare import ScoreCell, Table
+from tuner.study.compare import RowComparison, ScoreCell, Table, scales
 from tuner.study.reader import Study
 
 
@@ -21,11 +21,14 @@ def study_text(
         lines += ["", f"against '{study.against}':", *_differences(result)]
     told = [_length(study, found)]
     told.append("best per task: the highest at any evaluation, which need not be the same one")
-    seeds = f"{result.seeds} seeds" if result.seeds > 1 else "one seed"
+    counts = [cell.seeds for cell in result.cells.values()] or [0]
+    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     rows = ", ".join(f"{name} {count:,}" for name, count in result.rows.items())
-    told.append(f"{seeds}; dev rows: {rows}")
-    if result.seeds < 2:
+    told.append(f"{f'{seeds} seeds' if max(counts) > 1 else 'one seed'}; dev rows: {rows}")
+    if max(counts) < 2:
         told.append("with one seed the noise between seeds is in no interval; --seeds 3 has it")
+    if any(each.short for each in result.comparisons):
+        told.append("its noise is of the paper's dev rows; of its seeds short runs tell nothing")
     if any(row.ensemble for row in study.rows):
         told.append("ensembles are chosen on the dev rows that score them, which flatters")
     return "\n".join([*lines, "", *(f"- {line}" for line in (*told, *notes))])
@@ -40,8 +43,7 @@ def _length(study: Study, found: Sequence[Candidate]) -> str:
     if len(lengths) == 1:
         ((ours, full),) = lengths
         return f"{ours:,} examples a training; {full:,} at scale 1"
-    scales = {ours / full for ours, full in lengths}
-    return f"rows as long as the paper's, times {min(scales, default=1):.3g}"
+    return f"rows as long as the paper's, times {min(scales(study, found), default=1):.3g}"
 
 
 def _scores(study: Study, result: Table) -> list[str]:
@@ -115,13 +117,19 @@ def _train(own: Sequence[Candidate]) -> str:
 def _differences(result: Table) -> list[str]:
     body = [
         [
-            *(each.row, each.goal),
-            "-" if each.paper is None else plus(each.paper),
-            f"± {short(each.noise)}",
+            f"{each.row}, {each.goal}",
             f"{plus(each.ours)} ± {short(each.half)}",
+            "-" if each.paper is None else plus(each.paper),
+            _noise(each),
             each.verdict,
         ]
         for each in result.comparisons
     ]
-    header = ["row", "score", "paper", "noise", "ours", "so"]
-    return table(header, body, {"row", "score", "so"}, "")
+    header = ["row, score", "ours", "paper", "its noise", "so"]
+    return table(header, body, {"row, score", "so"}, "")
+
+
+def _noise(of: RowComparison) -> str:
+    if of.noise is None:
+        return "-"
+    return f"inside ± {short(of.noise)}" if of.paper_is_noise else f"± {short(of.noise)}"

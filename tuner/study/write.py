@@ -13,10 +13,11 @@ from tuner.runs.request import ExecutionOptions
 from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 from tuner.study.collect import Candidate, candidates
 from tuner.study.opened import open_study
+from tuner.study.pictures import write_pictures
 
 
 def write_row(name: str, label: str, options: ExecutionOptions, out: Path) -> str:
-    """`ensemble.json` of the row in `out`, with its dev answers; what is said of it.
+    """`ensemble.json` of the row in `out`, with its dev answers and pictures; what is said of it.
 
     Of the first seed, as a search keeps no checkpoints of the others.
     """
@@ -49,8 +50,11 @@ def write_row(name: str, label: str, options: ExecutionOptions, out: Path) -> st
     with atomic_folder(place) as folder:
         EnsembleSpec(label, of.tasks.origin, parts, data).write(folder, place)
         write_predictions(folder / "dev.parquet", rows.table(row.answers))
+        first_models = {task: places[0] for task, places in models.items()}
+        notes = write_pictures(folder, label, of.done[0][1], first_models)
     lines = [f"{task}: {', '.join(names)}" for task, names in members.items()]
     place_shown = shown_path(out)
+    lines += [*notes, f"{place_shown}: pictures of its answers, and the worst mistakes"]
     return "\n".join([*lines, f"{command('predict', place_shown)} answers with '{label}'"])
 
 

@@ -323,6 +323,21 @@ def test_what_goes_on_is_trained_alike_whatever_the_space_says_of_averages(
     assert held["average.share"] == 0 and "optim.warmup" not in held
 
 
+def test_a_training_in_full_is_scored_as_often_as_is_asked_for_and_a_short_one_once(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(Stages((Rung(100, 2), Rung(900, 1))))
+    short = engine.state.trials[begin_trial(engine)]
+    whole, base = replace(short, length=900, level=1), {"budget.eval_rows": 1000}
+    every = [
+        training_budget(whole, engine.stages, base, 3, n)["budget.eval_every"] for n in (None, 9)
+    ]
+    assert every == [450, 100]
+    assert training_budget(short, engine.stages, base, 3, 9)["budget.eval_every"] == 100
+    on = Stages(engine.stages.rungs, promotion="continue")
+    assert training_budget(whole, on, base, 3, 9)["budget.eval_at"] == [*range(100, 1000, 100)]
+
+
 def test_a_repeat_of_what_goes_on_is_trained_as_that_was_up_to_the_rung(
     engine_of: Callable[..., Engine],
 ) -> None:

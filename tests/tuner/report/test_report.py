@@ -294,6 +294,21 @@ def test_the_soups_words_and_steps_are_shown(souped: Page) -> None:
     assert {"soup-steps-data", "soup-distance-data"} <= set(souped.data)
 
 
+def test_it_opens_with_the_gain_and_goes_on_with_the_soups_sentence(
+    run: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(run, tmp_path / "souped"))
+    soup = add_soup(other)
+    loaded = load_run(other)
+    text = Page(answer_section(loaded, collect_answer(loaded), "").body).text
+    gain = Page(str(gain_of(loaded))).text
+    assert "default" in gain and text.startswith(gain)
+    parts = [f"Take it {EVIL}.", f"answers with the {soup.recommended}", "against the best single"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert text.startswith(parts[0], len(gain) + 1)  # nothing between them
+
+
 def test_without_a_soup_it_says_how_to_make_one(page: Page) -> None:
     assert "This run has no soup yet" in page.text
 

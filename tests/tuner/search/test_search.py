@@ -38,6 +38,7 @@ from tests.tuner.search_runs import (
     state_of,
 )
 from tuner import run_search
+from tuner.runs.open import open_run
 from tuner.runs.scratch import PREFIX, short_temporary_folder
 from tuner.search.__main__ import main
 from tuner.space.space import shipped_spaces
@@ -64,6 +65,22 @@ def searched(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     request = {"num_samples": 12, "keep": 2, "confirm": (2, 2), "grace_examples": 120}
     request["max_concurrent_trials"] = 2
     return run_search(**settings(storage_path=storage, **request))
+
+
+def test_a_set_can_be_searched_for_one_of_its_tasks_alone(storage: Path) -> None:
+    few = ["--num-samples", "2", "--no-early-stopping", "--max-examples", "96"]
+    done = run_here(storage, *SMALL, *few, "--tasks", "sample:sentiment")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = open_run(storage / "default")
+    assert run.tasks.origin == "sample:sentiment" and run.tasks.names == ("sentiment",)
+    trials = list(run.state.trials.values())
+    assert len(trials) == 2 and all(trial.status == "finished" for trial in trials)
+    for trial in trials:
+        entry = trial.best()
+        assert entry is not None and set(entry["tasks"]) == {"sentiment"}
+        rows = parquet.read_table(run.folder / "trials" / trial.id / entry["predictions"])
+        assert set(rows["task"].to_pylist()) == {"sentiment"} and len(rows) == 40
+        assert not any("similarity" in key or "paraphrase" in key for key in trial.settings)
 
 
 @pytest.mark.slow
@@ -511,8 +528,8 @@ BAD = {
     "--promotion up": "--promotion must be one of restart, continue, but is 'up'",
     "--set seed=7": "--set: 'seed' is decided by --seed; give that",
     "--set budget.epochs=3": "'budget.epochs' is decided by --max-examples; give that",
-    "--set budget.eval_every=50": "'budget.eval_every' is decided by --max-examples; give that",
-    "--set budget.eval_at=[50]": "'budget.eval_at' is decided by --max-examples; give that",
+    "--set budget.eval_every=50": "'budget.eval_every' is decided by --evaluations; give that",
+    "--set budget.eval_at=[50]": "'budget.eval_at' is decided by --evaluations; give that",
     "--objectives sentimnt": "did you mean 'sentiment'?",
     "--objectives sentiment,sentiment": "name each one once",
     "--objectives overall,sentiment --sampler cmaes": "takes one objective",

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.optim.swa_utils import AveragedModel
 
@@ -201,6 +205,34 @@ def test_nothing_is_kept_beside_the_model_that_is_evaluated(folders: list[Path])
         soup_model.average({"mood": combine(rule, [0, 1, 2])})
         gc.collect()
         assert 0.9 * one <= held() - before <= 1.2 * one, rule
+
+
+@pytest.mark.parametrize("rule", [WEIGHTS, STOCK])
+def test_an_ingredients_tensor_is_gone_before_the_next_is_read(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    """Of the tied embeddings of a small model, two would be one model more."""
+    models = SoupModel(folders, 0, torch.device("cpu"), lambda: start)
+    start = {name: tensor.clone() for name, tensor in models.model.state_dict().items()}
+    read: list[weakref.ref[torch.Tensor]] = []
+
+    @contextmanager
+    def watched(*named: Any, **options: Any) -> Iterator[Any]:
+        with safe_open(*named, **options) as file:
+            yield SimpleNamespace(keys=file.keys, get_slice=file.get_slice, get_tensor=get(file))
+
+    def get(file: Any) -> Callable[[str], torch.Tensor]:
+        def get_tensor(name: str) -> torch.Tensor:
+            assert not any(earlier() is not None for earlier in read)
+            tensor: torch.Tensor = file.get_tensor(name)
+            read[:] = [weakref.ref(tensor)]
+            return tensor
+
+        return get_tensor
+
+    monkeypatch.setattr("tuner.soup.average.safe_open", watched)
+    models.average({"mood": combine(rule, range(4))})
+    assert read
 
 
 def test_model_stock_is_its_formula_tensor_by_tensor(folders: list[Path]) -> None:

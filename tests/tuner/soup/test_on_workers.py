@@ -13,6 +13,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
+from ray.exceptions import RayActorError, RayTaskError
 
 from model.config.parse import parse_settings
 from model.config.settings import RunConfig
@@ -26,7 +27,7 @@ from tuner.ray_backend import workers
 from tuner.ray_backend.resources import Resources
 from tuner.ray_backend.session import Session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
-from tuner.ray_backend.workers import NoRoom, WorkerPool
+from tuner.ray_backend.workers import NoWorker, WorkerPool
 from tuner.runs.storage.storage import Storage
 from tuner.search.on_workers import on_workers
 from tuner.soup.__main__ import resources_of
@@ -186,25 +187,82 @@ def test_room_that_was_waited_for_in_vain_is_not_waited_for_again(
     monkeypatch.setattr(workers.ray, "wait", lambda signs, timeout: ([], signs))
     monkeypatch.setattr(WorkerPool, "_start", lambda pool: MagicMock())
     pool = WorkerPool(lambda: None, TWO, pytest.fail)
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoWorker):
         pool.ask()
     monkeypatch.setattr(pool._changed, "wait", pytest.fail)
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoWorker):
         pool.ask()
 
 
-def test_where_no_worker_is_left_the_work_is_done_here(
-    tmp_path: Path, pool: type[Pool], monkeypatch: pytest.MonkeyPatch
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nSee the manual")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (NoWorker("the cluster has no room"), "no worker answers (the cluster has no room)"),
+        (FULL, "a worker could not answer (CUDA out of memory. Tried to allocate 2.00 GiB)"),
+        (
+            RayTaskError("ask", "Traceback\n ...", FULL).as_instanceof_cause(),
+            "a worker could not answer (CUDA out of memory. Tried to allocate 2.00 GiB)",
+        ),
+        (RuntimeError(), "a worker could not answer (RuntimeError)"),
+    ],
+)
+def test_what_no_worker_can_do_is_done_here_and_told_once(
+    tmp_path: Path,
+    pool: type[Pool],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
+    said: str,
 ) -> None:
     def ask(pool: Pool, *question: Any) -> Any:
-        raise NoRoom("the cluster has no room for a worker")
+        raise fault
 
     monkeypatch.setattr(Pool, "ask", ask)
+    monkeypatch.setattr("tuner.search.on_workers.ROWS", 2)  # so that there are three questions
     predictor, told = load_predictor(save_models(tmp_path / "run", 1)[0]), list[str]()
     with on_workers(TWO, shared=True, warn=told.append) as there:
         found = predictor.answer_texts(TEXTS, partial(there.answer, tmp_path / "run"))
-    assert told == ["the cluster has no room for a worker; evaluating here"]
+    assert told == [f"{said}; evaluating here"]
     assert (found["sentiment"].values == predictor.answer_texts(TEXTS)["sentiment"].values).all()
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, *, starting: bool) -> WorkerPool:
+    """Its workers die at once, or when they are asked."""
+
+    def get(sign: Any) -> Any:
+        if starting or sign is asked:
+            raise RayActorError(error_msg="The actor died.\n\tpid: 7")
+        return "host", 7
+
+    asked, worker = object(), MagicMock()
+    worker.ready.remote.side_effect = object
+    worker.ask.remote.return_value = asked
+    monkeypatch.setattr(workers.ray, "wait", lambda signs, timeout: (signs, []))
+    monkeypatch.setattr(workers.ray, "get", get)
+    monkeypatch.setattr(workers, "LOOK", 0.0)
+    monkeypatch.setattr(WorkerPool, "_start", lambda pool: worker)
+    monkeypatch.setattr(WorkerPool, "watch", MagicMock())
+    return WorkerPool(lambda: None, TWO, lambda line: None)
+
+
+def test_one_question_costs_four_workers_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = dying(monkeypatch, starting=False)
+    said = r"^4 workers were lost by one question \(The actor died.\)$"
+    with pytest.raises(NoWorker, match=said):
+        pool.ask()
+
+
+def test_workers_that_cannot_start_are_not_started_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = dying(monkeypatch, starting=True)
+    with pytest.raises(NoWorker, match=r"^no worker starts \(The actor died.\)$"):
+        pool.ask()
+    monkeypatch.setattr(pool._changed, "wait", pytest.fail)  # nor waited for
+    with pytest.raises(NoWorker):
+        pool.ask()
 
 
 def test_models_of_any_size_are_fetched_from_storage(

@@ -16,6 +16,7 @@ from tuner.predict.__main__ import main as predict
 from tuner.predict.predictor import load_predictor
 from tuner.runs.folder import LEDGER
 from tuner.runs.ledger import encode, read_events
+from tuner.runs.open import open_run
 from tuner.soup.__main__ import main
 from tuner.soup.ensemble_file import read_ensemble
 from tuner.soup.methods import BEST, METHODS
@@ -69,6 +70,35 @@ def test_single_tasks_alone_are_compared_with_the_best_of_each(
     assert BEST not in {result.name for result in found.results}
     with pytest.raises(InputError, match="is there already"):
         ensembles_of([runs[1], other], tmp_path / "out", log=lambda line: None)
+
+
+def test_every_fault_of_the_folders_is_told(runs: list[Path], tmp_path: Path) -> None:
+    """Nothing could be served out of a run, and a run that is there twice would count twice."""
+    out = runs[0] / "both"
+    with pytest.raises(InputError) as refused:
+        ensembles_of([*runs, runs[1] / ".." / "mood"], out, log=lambda line: None)
+    assert refused.value.faults == [
+        f"{runs[1]} is named twice; name each run once",
+        f"{out} is inside the run {runs[0]}; name a folder beside it with --out",
+    ]
+    assert not out.exists()
+
+
+def test_the_early_score_of_a_stopped_trial_makes_it_no_best_single(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(runs[0], tmp_path / "run"))
+    early = open_run(run).state.best_trial()
+    assert early is not None
+    events = read_events(run / LEDGER)
+    for event in events:
+        if event["event"] == "finished" and event["trial"] == early.id:
+            event |= {"event": "stopped", "examples": 240, "rung": 0, "reason": "low"}
+    (run / LEDGER).write_bytes(b"".join(map(encode, events)))
+    found = ensembles_of([run, runs[1]], tmp_path / "out", log=lambda line: None)
+    assert early.id in {member.name.split("/")[1] for member in found.members}
+    single = read_ensemble(tmp_path / "out" / "best-single")
+    assert not any(f"/{early.id}/" in str(part.models[0]) for part in single.parts.values())
 
 
 def test_what_an_ensemble_taught_is_no_member_of_another(runs: list[Path], tmp_path: Path) -> None:

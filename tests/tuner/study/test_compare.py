@@ -93,7 +93,7 @@ def seeds_of(label: str, right: float, seeds: int) -> list[Candidate]:
 def test_a_cell_is_the_mean_over_seeds_and_its_interval_has_both_noises(rows: DevRows) -> None:
     found = [*seeds_of("a", 0.5, 3), *seeds_of("b", 0.9, 3)]
     table = compare(study_of(row("a", sst=0.5), row("b", sst=0.6)), TASKS, found, rows)
-    assert table.goals == ("sst",) and table.seeds == 3
+    assert table.goals == ("sst",)
 
     def accuracy(of: Candidate) -> float:
         return measure("accuracy", LABELS["sst"], of.answers["sst"].values, 5)
@@ -110,11 +110,69 @@ def test_a_cell_is_the_mean_over_seeds_and_its_interval_has_both_noises(rows: De
     (against,) = table.comparisons
     assert against.ours == pytest.approx(np.mean(values[1]) - np.mean(values[0]))
     assert against.paper == pytest.approx(0.1)
-    # That of two single runs, on the 1,101 rows of the paper.
-    q = float(np.mean(values[1]))
-    single = (p * (1 - p) + q * (1 - q)) / 1101 + 2 * between
-    assert against.noise == pytest.approx(student.ppf(0.975, 4) * math.sqrt(single), rel=0.35)
-    assert not against.tie
+    assert cell.seeds == 3 and not against.tie
+
+
+def at_full_length(found: list[Candidate]) -> list[Candidate]:
+    return [replace(one, lengths={"sst": 100}) for one in found]
+
+
+def test_at_full_length_the_papers_noise_is_that_of_two_single_runs_like_ours(
+    rows: DevRows,
+) -> None:
+    found = at_full_length([*seeds_of("a", 0.5, 3), *seeds_of("b", 0.9, 3)])
+    study = study_of(row("a", sst=0.5), row("b", sst=0.6))
+    (one,) = compare(study, TASKS, found, rows).comparisons
+    values = [
+        [measure("accuracy", LABELS["sst"], each.answers["sst"].values, 5) for each in some]
+        for some in (found[:3], found[3:])
+    ]
+    between = sum(np.var(v, ddof=1) for v in values) / 2  # pooled: two degrees each
+    # On the paper's 1,101 rows; the two models' answers are nearly independent.
+    alone = (0.5 * 0.5 + 0.6 * 0.4) / 1101 + 2 * between
+    assert one.noise == pytest.approx(student.ppf(0.975, 4) * math.sqrt(alone), rel=0.2)
+    assert not one.short
+
+
+def test_models_that_answer_alike_differ_by_less(rows: DevRows) -> None:
+    study = study_of(row("a", sst=0.5), row("b", sst=0.6))
+    first, other = at_full_length([*seeds_of("a", 0.5, 1), *seeds_of("b", 0.5, 1)])
+    twin = replace(first, row="b")
+    (apart,) = compare(study, TASKS, [first, other], rows).comparisons
+    (alike,) = compare(study, TASKS, [first, twin], rows).comparisons
+    assert apart.noise is not None and alike.noise is not None
+    assert alike.noise < 0.5 * apart.noise
+
+
+def test_short_runs_say_nothing_of_how_far_the_papers_seeds_are_apart(rows: DevRows) -> None:
+    """Where ours has hardly learned anything, its seeds are far apart."""
+    rights = {"mixed": (0.5, 0.9, 0.7), "cross": (0.05, 0.6, 0.3)}
+    found = [
+        Candidate(label, seed, answers(right, 10 * len(label) + seed), {}, {"sts": 5})
+        for label, of in rights.items()
+        for seed, right in enumerate(of)
+    ]
+    study = study_of(row("cross", sts=0.873), row("mixed", sts=0.612))
+    table = compare(study, TASKS, found, rows)
+    (one,) = table.comparisons
+    noise = 1.96 * math.sqrt(((1 - 0.873**2) ** 2 + (1 - 0.612**2) ** 2) / 863)
+    assert one.paper == pytest.approx(-0.261) and one.noise == pytest.approx(noise)
+    assert not one.paper_is_noise and one.ours > 0.3
+    decided = replace(one, half=0.25)  # as with dev rows as many as the course's
+    assert decided.verdict == "ours says the opposite, of runs this short"
+
+
+def test_the_papers_overall_noise_is_that_of_its_tasks(rows: DevRows) -> None:
+    found = [*seeds_of("a", 0.5, 1), *seeds_of("b", 0.9, 1)]
+    paper = {"sst": 0.5, "para": 0.8, "sts": 0.6, "overall": 0.7}
+    whole, other = row("a", **paper), row("b", **paper)
+    compared = compare(study_of(whole, other), TASKS, found, rows).comparisons
+    (one,) = [each for each in compared if each.goal == "overall"]
+    parts = 0.5 * 0.5 / 1101, 0.8 * 0.2 / 40429, (1 - 0.6**2) ** 2 / 863 / 4  # half its scale
+    assert one.noise == pytest.approx(1.96 * math.sqrt(2 * sum(parts)) / 3)
+    alone = study_of(row("a", overall=0.7), row("b", overall=0.7))
+    (unsaid,) = compare(alone, TASKS, found, rows).comparisons
+    assert unsaid.noise is not None and unsaid.noise > one.noise
 
 
 def test_with_one_seed_the_intervals_are_those_of_the_dev_rows(rows: DevRows) -> None:
@@ -123,9 +181,6 @@ def test_with_one_seed_the_intervals_are_those_of_the_dev_rows(rows: DevRows) ->
     cell = table.cells["a", "para"]
     expected = 1.96 * math.sqrt(cell.value * (1 - cell.value) / ROWS)
     assert cell.half == pytest.approx(expected, rel=0.15)
-    # The paper's dev set has 40,429 rows: a difference there has that much less noise.
-    apart = table.comparisons[0]
-    assert apart.noise == pytest.approx(apart.half * math.sqrt(ROWS / 40429), rel=1e-6)
 
 
 def test_overall_is_that_of_the_course(rows: DevRows) -> None:
@@ -152,15 +207,20 @@ def test_a_row_of_single_tasks_has_their_scores_and_no_overall_if_one_lacks(rows
 @pytest.mark.parametrize(
     ("paper", "ours", "said"),
     [
-        (0.001, 0.1, "the paper's is inside the noise"),
-        (0.1, 0.01, "not seen here: a tie"),
+        (0.001, 0.1, "agrees"),
+        (0.1, 0.01, "a tie"),
         (0.1, 0.1, "agrees"),
-        (-0.1, 0.1, "the other way round"),
+        (-0.1, 0.1, "ours says the opposite"),
+        (-0.001, 0.1, "ours says the opposite"),
+        (0.0, 0.1, "a tie in the paper only"),
         (None, 0.1, ""),
     ],
 )
 def test_what_is_said_of_a_difference(paper: float | None, ours: float, said: str) -> None:
-    assert RowComparison("b", "sst", paper, 0.02, ours, 0.02).verdict == said
+    one = RowComparison("b", "sst", ours, 0.02, paper, 0.02)
+    assert one.verdict == said and one.paper_is_noise == (paper in (0.001, -0.001, 0.0))
+    short = f"{said}, of runs this short" if said else ""
+    assert replace(one, short=True).verdict == short
 
 
 def test_the_table_has_the_papers_figures_beside_ours(rows: DevRows) -> None:
@@ -171,6 +231,13 @@ def test_the_table_has_the_papers_figures_beside_ours(rows: DevRows) -> None:
     assert lines[3].split() == ["row", "sst", "paper", "sst", "ours"]
     assert lines[4].startswith("a") and ".500" in lines[4] and "±" in lines[4]
     assert lines[6].split() == ["c", ".532", "-"]
+    header, against = next(
+        pair for pair in zip(lines, lines[1:], strict=False) if "its noise" in pair[0]
+    )
+    assert header.split() == ["row,", "score", "ours", "paper", "its", "noise", "so"]
+    assert against.startswith("b, sst ") and "+.100" in against
+    assert against.endswith("agrees, of runs this short")
+    assert "of its seeds short runs tell nothing" in text
     assert "against 'a':" in text and "5 examples a training; 100 at scale 1" in text
     assert lines[-1] == "- a note" and "2 seeds" in text
 
@@ -202,7 +269,16 @@ def test_the_papers_own_dev_rows_are_what_its_noise_is_of(rows: DevRows) -> None
     whole = compare(study, TASKS, found, rows).comparisons[0].noise
     half = replace(study, dev_rows={**study.dev_rows, "para": 20212})
     ours = compare(half, TASKS, found, rows).comparisons[0].noise
-    assert ours == pytest.approx(whole * math.sqrt(40429 / 20212))
+    assert whole is not None and ours == pytest.approx(whole * math.sqrt(40429 / 20212))
+    unsaid = compare(replace(study, dev_rows={}), TASKS, found, rows).comparisons[0].noise
+    assert unsaid == pytest.approx(whole * math.sqrt(40429 / ROWS))  # as many as ours
+
+
+def test_rows_of_fewer_seeds_than_others_are_counted(rows: DevRows) -> None:
+    found = [*seeds_of("a", 0.5, 3), *seeds_of("b", 0.9, 1)]
+    study = study_of(row("a", sst=0.5), row("b", sst=0.6))
+    text = study_text(study, compare(study, TASKS, found, rows), found, [])
+    assert "- 1 to 3 seeds; dev rows" in text and "with one seed the noise" not in text
 
 
 # --- ensembles ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from model.common.errors import InputError
 from model.config.parse import Layer, parse_layers
 from model.tasks.task_set import load_task_set
 from tuner.study.grid import expand
+from tuner.study.plan import evaluations_of
 from tuner.study.reader import load_study, shipped_studies
 from tuner.study.show import list_text, show_text
 
@@ -36,6 +37,17 @@ def written(folder: Path, text: str) -> str:
 def test_every_study_in_the_folder_is_shipped() -> None:
     assert sorted(shipped_studies()) == sorted(p.stem for p in (ROOT / "studies").glob("*"))
     assert len(shipped_studies()) == 30
+
+
+@pytest.mark.parametrize(
+    ("wanted", "length", "scored"),
+    [(10, 180_000, 10), (10, 9000, 9), (10, 3999, None), (2, 50, 2), (None, 180_000, None)],
+)
+def test_a_study_is_scored_as_often_as_it_says_where_there_is_room(
+    tmp_path: Path, wanted: int | None, length: int, scored: int | None
+) -> None:
+    said = "" if wanted is None else f"evaluations: {wanted}\n"
+    assert evaluations_of(load_study(written(tmp_path, said + GOOD)), length) == scored
 
 
 def test_every_study_has_its_row_in_the_page_and_none_says_cannot() -> None:

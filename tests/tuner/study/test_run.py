@@ -125,6 +125,7 @@ def test_a_row_becomes_a_folder_that_predicts(
     told = ["ensemble", name, row, "--storage-path", str(storage), "--out", str(tmp_path / "one")]
     assert main(told) == 0
     assert f"answers with '{row}'" in capsys.readouterr().out
+    check_pictures(tmp_path / "one")
     spec = read_ensemble(tmp_path / "one")
     assert set(spec.parts) == {"sst", "para", "sts"}
     assert all(1 <= len(part.models) <= 4 for part in spec.parts.values())
@@ -147,6 +148,25 @@ def test_a_row_becomes_a_folder_that_predicts(
     assert main(told) == 2 and "is there already" in capsys.readouterr().err
     assert main([*told[:2], "1 ensembel", *told[3:]]) == 2
     assert f"did you mean '{row}'" in capsys.readouterr().err
+
+
+def check_pictures(folder: Path) -> None:
+    """Of an ensemble's own answers, not of one of its models."""
+    names = {path.name for path in (folder / "pictures").iterdir()}
+    drawn = {"confusion-sst", "confusion-para", "predicted-against-true-sts"}
+    drawn |= {"calibration-sst", "calibration-para"}
+    drawn |= {f"embeddings-{task}" for task in ("sst", "para", "sts")}
+    assert names == {f"{name}.png" for name in drawn}
+    rows = pq.read_table(folder / "dev.parquet").to_pylist()
+    off = {row["id"]: abs(row["label"] - row["prediction"]) for row in rows if row["task"] == "sts"}
+    with open(folder / "mistakes.csv", newline="") as file:
+        worst = list(csv.DictReader(file))
+    similar = [line for line in worst if line["task"] == "sts"]
+    sizes = [off[line["id"]] for line in similar]
+    assert sizes == sorted(off.values(), reverse=True)[:40]
+    assert all(line["sentence1"] and line["sentence2"] for line in similar)
+    assert similar[0]["how"] == f"error {sizes[0]:.2f}"
+    assert all(line["true"] != line["predicted"] for line in worst if line["task"] == "sst")
 
 
 def test_the_command_lists_shows_and_tells_what_is_not_there(

@@ -7,6 +7,7 @@ no display. Colours are ones that colour-blind people tell apart.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,23 @@ def scatter(task: Task, of: LabelledPredictions, title: str) -> Figure:
     axes.set_ylabel("predicted value")
     axes.grid(alpha=0.3)
     axes.legend(loc="upper left", fontsize=8)
+    return figure
+
+
+def maps(
+    task: Task, values: Array, points: Mapping[str, NDArray[np.float32]], title: str
+) -> Figure:
+    """Rows where their embeddings are, on each of these maps, coloured by what is predicted."""
+    figure = Figure(figsize=(SIZE * len(points), SIZE), dpi=DPI, layout="constrained")
+    for place, (name, flat) in enumerate(points.items()):
+        axes = figure.add_subplot(1, len(points), place + 1)
+        x, y = flat.T
+        shown: Any = axes.scatter(
+            x, y, c=values, cmap="viridis", vmin=task.low, vmax=task.high, s=10, linewidths=0
+        )
+        axes.set(xticks=[], yticks=[], xlabel=name)
+    figure.colorbar(shown, ax=axes, label="predicted", fraction=0.046)
+    figure.suptitle(f"{task.name}: embeddings of {len(values):,} rows\n{title}", fontsize=9)
     return figure
 
 

@@ -19,6 +19,7 @@ from model.tasks.task_set import Task
 from model.training.inputs import sample_rows
 from tuner.report.run import ReportedRun
 from tuner.runs.folder import model_folder, trial_folder
+from tuner.runs.open import FinishedRun
 from tuner.scoring.dev_rows import LabelledPredictions, read_predictions
 
 WORST = 40  # errors of each task in the table
@@ -103,6 +104,11 @@ def collect_mistakes(run: ReportedRun) -> Mistakes:
     subject = subject_of(run)
     if subject is None:
         return Mistakes(None, notes=["No trial has finished, so there are no answers to look at."])
+    return mistakes_of(subject, run)
+
+
+def mistakes_of(subject: Subject, run: FinishedRun) -> Mistakes:
+    """Those of any answers to the dev rows of the run."""
     try:
         found = read_predictions(subject.predictions, run.tasks)
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -116,7 +122,7 @@ def collect_mistakes(run: ReportedRun) -> Mistakes:
 
 
 def _result(
-    run: ReportedRun, task: Task, answers: LabelledPredictions, notes: list[str]
+    run: FinishedRun, task: Task, answers: LabelledPredictions, notes: list[str]
 ) -> TaskResult:
     labels, values = answers.labels, answers.values
     confusion, error = None, None
@@ -135,7 +141,7 @@ def _result(
 
 
 def sentences_of(
-    run: ReportedRun, task: Task, ids: list[str], labels: Array, notes: list[str]
+    run: FinishedRun, task: Task, ids: list[str], labels: Array, notes: list[str]
 ) -> list[tuple[str, ...]] | None:
     """The text of these rows, or None with a note, where the data are not what they were."""
     again = "give their folder with --data"

@@ -80,7 +80,8 @@ def _budget(run: ReportedRun, trial: TrialState) -> dict[str, Any]:
         most = run.request.max_examples or run.space.examples
         every = run.request.grace_examples or max(1, -(-most // EVALUATIONS))
         return {"budget.examples": most, "budget.epochs": None, "budget.eval_every": every}
-    return training_budget(trial, stages, run.space.base, len(run.tasks))
+    evaluations = run.request.evaluations
+    return training_budget(trial, stages, run.space.base, len(run.tasks), evaluations)
 
 
 def folded_command(start: list[str], words: list[str]) -> str:

@@ -21,6 +21,7 @@ from tuner.export.tensorboard.pictures import (
     calibration_bins,
     confusion,
     confusion_counts,
+    maps,
     pictures_of,
     png,
     scatter,
@@ -53,6 +54,19 @@ def test_the_cells_say_share_and_count(tasks: TaskSet, answers: Path) -> None:
     shares = counts / counts.sum(1, keepdims=True)
     pairs = zip(shares.ravel(), counts.ravel(), strict=True)
     assert said == [f"{share:.0%}\n{count}" for share, count in pairs]
+
+
+def test_maps_have_a_point_for_each_row_in_the_colour_of_its_answer(tasks: TaskSet) -> None:
+    flat = np.arange(8, dtype=np.float32).reshape(4, 2)
+    values = np.array([0.0, 2.0, 4.0, 1.0])
+    figure = maps(tasks["sentiment"], values, {"PCA": flat, "t-SNE": -flat}, "five models")
+    first, second, _ = figure.axes  # and the colours' scale
+    for axes, points in ((first, flat), (second, -flat)):
+        (shown,) = axes.collections
+        assert np.array_equal(np.asarray(shown.get_offsets()), points)
+        assert np.array_equal(np.asarray(shown.get_array()), values)
+        assert shown.get_clim() == (tasks["sentiment"].low, tasks["sentiment"].high)
+    assert (first.get_xlabel(), second.get_xlabel()) == ("PCA", "t-SNE")
 
 
 def test_calibration_is_scikit_learns(tasks: TaskSet, answers: Path) -> None:

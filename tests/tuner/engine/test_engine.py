@@ -299,6 +299,20 @@ def test_memory_on_a_shared_gpu_is_tried_once_more_without_neighbours(
     assert host.state.trials[name].kind == "memory" and name not in host.own_gpu
 
 
+def test_nothing_takes_the_place_of_a_trial_that_waits_for_a_gpu_to_itself(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=2, shared_gpu=True)
+    first, second = begin_trial(engine), begin_trial(engine)
+    engine.failed(second, {"kind": DEVICE_MEMORY, "reason": "CUDA out of memory"})
+    engine.lost(first, None)  # it waits as well, and for longer
+    alone = engine.next_job()
+    assert alone is not None and (alone.trial, alone.own_gpu) == (second, True)
+    assert engine.next_job() is None  # a part of its GPU would go to that one
+    engine.started(second, "host", 1)
+    assert begin_trial(engine) == first
+
+
 def test_low_rank_updates_that_rest_on_their_way_are_not_averaged(
     engine_of: Callable[..., Engine],
 ) -> None:

@@ -19,6 +19,10 @@ from torch.utils._triton import has_triton
 
 from model.modules.encoder import layers_of
 
+# Of a layer's code, before the compiler gives up. It would after eight: those of ModernBERT have
+# their first norm or none, gradients or none, a mask or none, and with SimCSE two rates of dropout.
+VARIANTS = 64
+
 
 def wants_compile(setting: str | bool, device: torch.device, adapter: str) -> bool:
     """auto: on CUDA, where launches are what a small step waits for."""
@@ -38,9 +42,10 @@ def compile_layers(
     encoder: nn.Module, backend: Any = "inductor", *, if_possible: bool = False
 ) -> None:
     """`if_possible`: what cannot be compiled on this machine runs as it is, with a warning."""
-    # What the compiler knows is of the code, which all models of a process share, and it gives up
-    # after eight variants. A worker has trial after trial, with a rate of dropout each.
+    # What the compiler knows is of the code, which all models of a process share. A worker has
+    # trial after trial, with a rate of dropout each.
     torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = VARIANTS
     torch._dynamo.config.suppress_errors = if_possible
     for layer in layers_of(encoder):
         layer.compile(dynamic=True, backend=backend)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from model.tasks.task_set import TaskSet, load_task_set
 from model.train import train
 from model.training.prepare import ProcessCache, fill_in, prepare
 from model.training.progress import Record
-from model.training.run import machine
+from model.training.run import TrainingRun, machine
 from model.training.step import TrainingDiverged
 
 from .cs224n_files import write_cs224n
@@ -613,3 +615,18 @@ def test_further_metrics_stand_beside_the_one_that_counts(tmp_path: Path) -> Non
     rows = table[table["task"] == "sts"]
     expected = rows["label"].corr(rows["prediction"], method="spearman")
     assert of["sts"]["also"]["spearman"]["value"] == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_run_that_has_ended_is_gone_at_once(tasks: TaskSet, tmp_path: Path) -> None:
+    """With its optimiser, not only when Python looks for cycles: the next one needs the room."""
+    prepared = prepare(parse_settings(QUICK, tasks), tasks)
+    run = TrainingRun(prepared, tmp_path, None, print)
+    run.start_fresh()
+    run.close()
+    left = [weakref.ref(run), weakref.ref(run.optimizer)]
+    gc.disable()
+    try:
+        del run
+        assert [each() for each in left] == [None, None]
+    finally:
+        gc.enable()

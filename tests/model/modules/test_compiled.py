@@ -110,9 +110,9 @@ def test_all_variants_of_modernberts_layers_are_compiled() -> None:
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = rate
-        for gradients in (True, False):
+        for training in (True, False):
             for mask in (None, torch.tensor([[1] * 6, [1] * 5 + [0]])):
-                with torch.set_grad_enabled(gradients):
+                with torch.set_grad_enabled(training):
                     model(ids, attention_mask=mask)
     assert counter.frame_count > 8
 

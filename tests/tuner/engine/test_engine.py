@@ -510,7 +510,7 @@ def test_a_trial_passes_on_all_that_its_run_warns_of(
     monkeypatch.setattr(SearchTrial, "_check_device", lambda self: None)  # asks Ray
     (tmp_path / "ledger.jsonl").touch()
     trial = SearchTrial.__new__(SearchTrial)
-    trial.node_folder, trial.staged, trial.cache = None, {}, None
+    trial.node_folder, trial.staged, trial.cache, trial.records = None, {}, None, None
     job = Job("t0000", {}, "sample", None, str(tmp_path / "trials" / "t0000"), 1)
     trial._begin(job.as_config())
     notes = [json.loads(trial.step()[NOTES]) for _ in range(3)]
@@ -528,11 +528,31 @@ def paused_trial(tmp_path: Path) -> SearchTrial:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "ledger.jsonl").touch()
     trial = SearchTrial.__new__(SearchTrial)
-    trial.node_folder = None
+    trial.node_folder = trial.records = None
     out = tmp_path / "run" / "trials" / "t0000"
     trial._begin(Job("t0000", {}, "sample", None, str(out), 1).as_config())
     trial.records = failing()
     return trial
+
+
+def test_a_trial_that_was_stopped_gives_its_memory_back_before_the_next_one(
+    paused_trial: SearchTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[Any] = []
+
+    def training() -> Iterator[dict[str, Any]]:
+        try:
+            yield {}
+        finally:
+            ended.append("run")
+
+    give_back = "tuner.ray_backend.trainable.give_back_memory"
+    monkeypatch.setattr(give_back, lambda *, device: ended.append(device))
+    paused_trial.records = training()
+    next(paused_trial.records)
+    for _ in range(2):
+        paused_trial.reset_config(paused_trial.job.as_config())
+    assert ended == ["run", False]
 
 
 def test_a_trial_that_cannot_be_saved_fails_only_where_the_run_is_still_there(

@@ -330,9 +330,9 @@ def speed(way: str, device: torch.device, start: Start, seconds: float) -> Itera
 
 def compiled(device: torch.device, start: Start, seconds: float) -> Iterator[Row]:
     """What `compile: auto` brings, and what its first steps cost."""
-    from model.modules.compiled import wants_compile
+    from model.modules.compiled import WORTHWHILE, wants_compile
 
-    if not wants_compile("auto", device, "none"):
+    if not wants_compile("auto", device, "none", WORTHWHILE):
         yield "compile: auto", "no"
         return
     began = time.perf_counter()
@@ -340,7 +340,8 @@ def compiled(device: torch.device, start: Start, seconds: float) -> Iterator[Row
         advance(run, 2)
         run.read()
         took = time.perf_counter() - began
-        yield "compile: auto", f"yes, {took:.1f} s until the second step is done"
+        said = f"from {WORTHWHILE:,} steps on; {took:.1f} s until the second step is done"
+        yield "compile: auto", said
         yield "training, compiled", rate(run, device, seconds)
 
 

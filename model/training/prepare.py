@@ -129,8 +129,6 @@ def prepare(
     check_pooler(config, model)
     if config.smart.weight > 0:
         embedding_module(encoder, config.smart.where)  # or say at once that there is none
-    if wants_compile(config.compile, where, config.encoder.adapter):
-        compile_layers(encoder, if_possible=config.compile == "auto")
     inputs = cache.keep(
         "inputs",
         inputs_key(config, tasks, data),
@@ -159,7 +157,7 @@ def prepare(
             f"{plan.first_epochs:.3g}, half of budget.examples"
         )
         config = replace(config, schedule=replace(config.schedule, first_epochs=plan.first_epochs))
-    return PreparedRun(
+    prepared = PreparedRun(
         config=replace(config, budget=evaluation_points(config, plan, steps, streams)),
         tasks=tasks,
         model=model.to(where),
@@ -173,6 +171,10 @@ def prepare(
         device=where,
         precision=precision,
     )
+    steps += prepared.simcse_steps
+    if wants_compile(config.compile, where, config.encoder.adapter, steps):
+        compile_layers(encoder, if_possible=config.compile == "auto")
+    return prepared
 
 
 def check_layers(config: RunConfig, model: MultitaskModel) -> None:

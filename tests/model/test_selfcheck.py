@@ -56,7 +56,7 @@ def test_one_run_alone_is_compiled(
     assert selfcheck.main(QUICK) == 0
     out = capsys.readouterr().out
     assert re.search(
-        r"\| compile: auto \| yes, \d+\.\d s until the second step is done \|", out
+        r"\| compile: auto \| from 2,000 steps on; \d+\.\d s until the second step is done \|", out
     )
     assert "| training, compiled | " in out and len(asked) == 1
 

@@ -12,7 +12,7 @@ from transformers import AutoModel, BertConfig, BertModel, ModernBertConfig
 
 from model.config.parse import parse_settings
 from model.config.settings import SmartSettings
-from model.modules.compiled import compile_layers, is_compiled, wants_compile
+from model.modules.compiled import WORTHWHILE, compile_layers, is_compiled, wants_compile
 from model.modules.encoder import layers_of
 from model.tasks.task_set import TaskSet
 from model.training.prepare import prepare
@@ -128,19 +128,36 @@ def test_inductor_gives_the_same_losses(batch_of: Any) -> None:
         assert found.losses == pytest.approx(expected.losses, rel=1e-4)
 
 
-def test_auto_is_for_cuda_and_not_for_pals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_for_long_trainings_on_cuda_and_not_for_pals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("model.modules.compiled.has_triton", lambda: True)
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     monkeypatch.setattr("pathlib.Path.is_file", lambda path: path.parent != Path("/nowhere"))
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert wants_compile("auto", cuda, "none") and wants_compile("auto", cuda, "lora")
-    assert not wants_compile("auto", cuda, "pals") and not wants_compile("auto", cpu, "none")
-    assert wants_compile(True, cpu, "none") and not wants_compile(False, cuda, "none")
+
+    def auto(device: torch.device = cuda, adapter: str = "none", steps: int = WORTHWHILE) -> bool:
+        return wants_compile("auto", device, adapter, steps)
+
+    assert auto() and auto(adapter="lora")
+    assert not auto(cpu) and not auto(adapter="pals") and not auto(steps=WORTHWHILE - 1)
+    assert wants_compile(True, cpu, "none", 1) and not wants_compile(False, cuda, "none", 10**6)
     with monkeypatch.context() as bare:
         bare.setattr("sysconfig.get_path", lambda name: "/nowhere")  # no Python.h
-        assert not wants_compile("auto", cuda, "none")
+        assert not auto()
     monkeypatch.setattr("shutil.which", lambda name: None)  # Triton could compile nothing
-    assert not wants_compile("auto", cuda, "none")
+    assert not auto()
+
+
+def test_steps_of_simcse_count_among_those_that_compiling_pays_for(
+    tasks: TaskSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    wanted = "model.training.prepare.wants_compile"
+    monkeypatch.setattr(wanted, lambda *given: told.append(given[-1]))
+    settings = {"encoder.name": "tiny", "budget.examples": 30, "pretrain.simcse.epochs": 0.5}
+    prepared = prepare(parse_settings(settings, tasks), tasks)
+    assert told == [prepared.steps + prepared.simcse_steps] and prepared.simcse_steps > 0
 
 
 @pytest.mark.parametrize("asked", ["auto", True])

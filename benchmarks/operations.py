@@ -47,7 +47,7 @@ Way = dict[str, object]
 def counted(device: torch.device, settings: Way, cache: ProcessCache) -> Operations:
     training = start_run(device, settings, cache)
     # A GPU's are made by a thread, whose copies would not be counted.
-    training.batches = Prefetch(training._batches_of, background=False)
+    training.batches = Prefetch(training.prepared.batches_of, background=False)
     generator = torch.Generator
     if device.type == "meta":
         torch.Generator = lambda *_: generator()  # type: ignore[assignment,misc]  # it has none

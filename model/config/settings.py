@@ -390,7 +390,7 @@ class RunConfig:
     ] = "auto"
     compile: Annotated[
         bool | Literal["auto"],
-        "the encoder's layers by torch.compile; auto: on CUDA with a C compiler",
+        "the encoder's layers by torch.compile; auto: on CUDA, from 2,000 steps on",
     ] = "auto"
     seed: Annotated[int, AtLeast(0), AtMost(2**32 - 1), "of every random draw"] = 0
 

@@ -15,11 +15,11 @@ from torch import nn
 from model.common.errors import InputError
 from model.config.packages import missing_packages
 from model.config.settings import RunConfig
-from model.data.batches import Assembler, TaskStream
+from model.data.batches import Assembler, Batch, TaskStream
 from model.evaluation.evaluate import Rows
 from model.evaluation.model_folder import read_model
 from model.modules.compiled import compile_layers, wants_compile
-from model.modules.device import find_device, precision_on
+from model.modules.device import find_device, place, precision_on
 from model.modules.embeddings import embedding_module
 from model.modules.encoder import (
     MINILM,
@@ -41,6 +41,8 @@ from model.objectives.schedules import STAGED, Round, RoundPlan, rounds_of
 from model.tasks.task_set import Task, TaskSet
 from model.training.inputs import Inputs, Warn, inputs_key, load_inputs
 from model.training.planning import evaluation_points, plan_rounds, untrained
+
+Turns = tuple[tuple[str, int], ...]  # tasks, and which of its batches each has
 
 LORA_RATE = 10.0  # times the encoder's own: a rule of thumb, not measured here
 
@@ -77,9 +79,21 @@ class PreparedRun:
     def dev(self) -> dict[str, Rows]:
         return {name: of_task.dev for name, of_task in self.inputs.tasks.items()}
 
+    @property
+    def simcse_steps(self) -> int:
+        epochs = self.config.pretrain.simcse.epochs
+        return 0 if self.simcse is None else max(1, round(epochs * self.simcse.per_pass))
+
     def rounds(self, done: int) -> Iterator[Round]:
         """What is left to do after so many rounds."""
         return islice(rounds_of(self.config.schedule.name, self.plan), done, self.steps)
+
+    def batches_of(self, turns: Turns) -> list[tuple[str, Batch]]:
+        return [(name, place(self.streams[name].batch(turn), self.device)) for name, turn in turns]
+
+    def sentences_of(self, number: int) -> Batch:
+        assert self.simcse is not None  # or nobody asks
+        return place(self.simcse.batch(number), self.device)
 
 
 def prepare(
@@ -94,8 +108,8 @@ def prepare(
     """Get a run ready. Runs that share a `ProcessCache` read and tokenise their data only once."""
     cache = cache or ProcessCache()
     config = fill_in(config)
-    place = find_device(device)
-    precision = precision_on(config.precision, place)
+    where = find_device(device)
+    precision = precision_on(config.precision, where)
     faults = missing_packages("surgery", (config.surgery,))
     faults += missing_packages("encoder.adapter", (config.encoder.adapter,))
     if faults:
@@ -109,14 +123,12 @@ def prepare(
     if config.encoder.max_length > limit:
         fault = f"{config.encoder.max_length} is beyond this encoder's {limit} positions"
         raise InputError("encoder.max_length", [fault])
-    assembler = Assembler.of(tokenizer, config.encoder.max_length).on(place)
+    assembler = Assembler.of(tokenizer, config.encoder.max_length).on(where)
     model = build_model(config, tasks, encoder)
     check_layers(config, model)
     check_pooler(config, model)
     if config.smart.weight > 0:
         embedding_module(encoder, config.smart.where)  # or say at once that there is none
-    if wants_compile(config.compile, place, config.encoder.adapter):
-        compile_layers(encoder, if_possible=config.compile == "auto")
     inputs = cache.keep(
         "inputs",
         inputs_key(config, tasks, data),
@@ -145,10 +157,10 @@ def prepare(
             f"{plan.first_epochs:.3g}, half of budget.examples"
         )
         config = replace(config, schedule=replace(config.schedule, first_epochs=plan.first_epochs))
-    return PreparedRun(
+    prepared = PreparedRun(
         config=replace(config, budget=evaluation_points(config, plan, steps, streams)),
         tasks=tasks,
-        model=model.to(place),
+        model=model.to(where),
         tokenizer=tokenizer,
         assembler=assembler,
         inputs=inputs,
@@ -156,9 +168,13 @@ def prepare(
         simcse=simcse_stream(config, inputs, assembler, model),
         plan=plan,
         steps=steps,
-        device=place,
+        device=where,
         precision=precision,
     )
+    steps += prepared.simcse_steps
+    if wants_compile(config.compile, where, config.encoder.adapter, steps):
+        compile_layers(encoder, if_possible=config.compile == "auto")
+    return prepared
 
 
 def check_layers(config: RunConfig, model: MultitaskModel) -> None:

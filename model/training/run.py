@@ -17,13 +17,11 @@ from model.common.files import to_yaml, write_atomic
 from model.common.rng import rng_seed, seed_rng
 from model.common.run_files import CONFIG, METRICS
 from model.common.untrusted import REMEDY, inside
-from model.data.batches import Batch
 from model.data.prefetch import Prefetch, with_next
 from model.evaluation.evaluate import evaluate, outputs_of
 from model.evaluation.model_folder import ModelTensors, read_model, save_model
 from model.evaluation.predictions import Predictions, write_predictions
 from model.evaluation.scores import measure
-from model.modules.device import place
 from model.modules.encoder import layers_of, other_dropouts
 from model.modules.multitask import MultitaskModel
 from model.objectives.schedules import Round
@@ -48,7 +46,7 @@ from model.training.optim import (
     optimizer_tensors,
     progress_scale,
 )
-from model.training.prepare import PreparedRun, start_from
+from model.training.prepare import PreparedRun, Turns, start_from
 from model.training.progress import Heartbeat, Meter, Progress, Record, mean, state_fault
 from model.training.readings import Reader, UnreadStep
 from model.training.saving import SavePoint, Writer, on_host, saves_in_background
@@ -61,7 +59,6 @@ LOSS, VARIANCE = "loss.", "variance."  # learned weights of losses: their names,
 LOOK = 2.0  # seconds between looks at what the device has found, at least
 SIMCSE_SEED = 1_000_003  # keeps its draws apart from those of the steps on tasks
 Stop = Callable[[], bool]
-Turns = tuple[tuple[str, int], ...]  # tasks, and which of its batches each has
 Watch = Callable[[Progress, int], None]
 
 
@@ -91,8 +88,9 @@ class TrainingRun:
         self.look = Heartbeat(LOOK)
         self.writer = Writer(saves_in_background(prepared.device), written)
         background = prepared.device.type == "cuda"
-        self.batches = Prefetch(self._batches_of, background=background)
-        self.sentences = Prefetch(self._sentences_of, background=background)
+        # Of `prepared`, not of the run: in a cycle it would outlive its end, with all its tensors.
+        self.batches = Prefetch(prepared.batches_of, background=background)
+        self.sentences = Prefetch(prepared.sentences_of, background=background)
         self.untold: Record | None = None  # of an evaluation that is not safe yet
         self.reader = Reader(float16=prepared.precision == torch.float16)
 
@@ -271,14 +269,10 @@ class TrainingRun:
         )
 
     def _name(self) -> str:
-        before = 0 if self.progress.stage == SIMCSE else self._simcse_steps()
+        before = 0 if self.progress.stage == SIMCSE else self.prepared.simcse_steps
         return checkpoint_name(before + self.progress.step)
 
     # --- the stages -------------------------------------------------------------------------
-
-    def _simcse_steps(self) -> int:
-        stream, epochs = self.prepared.simcse, self.config.pretrain.simcse.epochs
-        return 0 if stream is None else max(1, round(epochs * stream.per_pass))
 
     def pretrain(self, stop: Stop, watch: Watch, heartbeat: Heartbeat) -> Iterator[Record]:
         """SimCSE, if asked for; the next stage begins when it is through."""
@@ -289,7 +283,7 @@ class TrainingRun:
         self.model.train()
         with other_dropouts(self.model.encoder, simcse.dropout, simcse.attention_dropout):
             yield from self._simcse(pooling, stop, watch, heartbeat)
-        if self.progress.step < self._simcse_steps():  # it was asked to stop
+        if self.progress.step < self.prepared.simcse_steps:  # it was asked to stop
             return
         self.read()
         meter = self.progress.meter
@@ -306,7 +300,7 @@ class TrainingRun:
         watch: Watch,
         heartbeat: Heartbeat,
     ) -> Iterator[Record]:
-        simcse, steps = self.config.pretrain.simcse, self._simcse_steps()
+        simcse, steps = self.config.pretrain.simcse, self.prepared.simcse_steps
         every = self.config.budget.eval_every or 1
         for number, following in with_next(range(self.progress.step, steps)):
             if stop():
@@ -330,10 +324,6 @@ class TrainingRun:
             watch(self.progress, steps)
             if (number + 1) * simcse.batch_size // every > number * simcse.batch_size // every:
                 self.save()
-
-    def _sentences_of(self, number: int) -> Batch:
-        assert self.prepared.simcse is not None  # or nobody asks
-        return place(self.prepared.simcse.batch(number), self.prepared.device)
 
     def read(self) -> None:
         """What the steps since the last look have found; the only place that waits for the device.
@@ -434,13 +424,6 @@ class TrainingRun:
         """Which batch of each task the next round has."""
         names, drawn = self.prepared.tasks.names, self.progress.drawn
         return tuple((names[t], drawn[names[t]] + (names[t] in turns)) for t in following)
-
-    def _batches_of(self, turns: Turns) -> list[tuple[str, Batch]]:
-        prepared = self.prepared
-        return [
-            (name, place(prepared.streams[name].batch(turn), prepared.device))
-            for name, turn in turns
-        ]
 
     def evaluate(self) -> None:
         """Score the model, keep what is worth keeping, save, and start the next stretch."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -668,3 +670,18 @@ def test_further_metrics_stand_beside_the_one_that_counts(tmp_path: Path) -> Non
     rows = table[table["task"] == "sts"]
     expected = rows["label"].corr(rows["prediction"], method="spearman")
     assert of["sts"]["also"]["spearman"]["value"] == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_run_that_has_ended_is_gone_at_once(tasks: TaskSet, tmp_path: Path) -> None:
+    """With its optimiser, not only when Python looks for cycles: the next one needs the room."""
+    prepared = prepare(parse_settings(QUICK, tasks), tasks)
+    run = TrainingRun(prepared, tmp_path, None, print)
+    run.start_fresh()
+    run.close()
+    left = [weakref.ref(run), weakref.ref(run.optimizer)]
+    gc.disable()
+    try:
+        del run
+        assert [each() for each in left] == [None, None]
+    finally:
+        gc.enable()

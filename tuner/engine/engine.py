@@ -74,6 +74,7 @@ class Live:
     began: float
     examples: int = 0
     doing: str = "starting"  # then training or evaluating, as its worker tells
+    placed: bool = False  # it has its worker, and with that its GPU
 
 
 @dataclass
@@ -123,7 +124,7 @@ class Engine:
 
     def next_job(self) -> Job | None:
         """A trial to start, or None while there is nothing to do or no slot."""
-        while not (self.draining or self.fatal or len(self.live) >= self.limits.slots):
+        while not (self.draining or self.fatal or self._is_full()):
             trial = self._waiting() or self._next_trial()
             if trial is None:
                 return None
@@ -136,10 +137,15 @@ class Engine:
             return job
         return None
 
+    def _is_full(self) -> bool:
+        """No slot is free, or a trial waits for a whole GPU, which parts of it would never be."""
+        whole = any(t.trial in self.own_gpu and not t.placed for t in self.live.values())
+        return whole or len(self.live) >= self.limits.slots
+
     def _waiting(self) -> TrialState | None:
         """A trial that was begun and goes on: it lost its driver or machine, or was promoted."""
         going = (t for t in self.state.open_trials if t.id not in self.live and not t.frozen)
-        return next(going, None)
+        return min(going, key=lambda t: t.id not in self.own_gpu, default=None)
 
     def _next_trial(self) -> TrialState | None:
         step = self.promotion.next()
@@ -324,6 +330,8 @@ class Engine:
 
     def started(self, name: str, host: str, pid: int | None, **more: Any) -> None:
         trial = self.state.trials[name]
+        if live := self.live.get(name):
+            live.placed = True
         self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid, **more)
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
         self.log(f"{name} started ({trial.origin}{again}): {self.trial_text(trial)}")

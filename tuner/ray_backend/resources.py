@@ -70,7 +70,7 @@ def share_out(
     each_gpu = gpus if gpus is not None else (1.0 if total_gpus else 0.0)
     most = [trials]
     if each_gpu:
-        most.append(math.floor(total_gpus / each_gpu + 1e-9))
+        most.append(parts_of(total_gpus, each_gpu))
     if cpus is not None:
         most.append(math.floor(total_cpus / cpus + 1e-9))
     if concurrent is not None:
@@ -97,7 +97,9 @@ def beyond(
     slots = concurrent or 1
     if cpus is None and slots > total_cpus:
         return True
-    return slots * (gpus or 0) > total_gpus + 1e-9 or slots * (cpus or 0) > total_cpus + 1e-9
+    if gpus and slots > parts_of(total_gpus, gpus):
+        return True
+    return slots * (cpus or 0) > total_cpus + 1e-9
 
 
 def on_demand(
@@ -114,13 +116,18 @@ def packed(
     """So many trials at once, and CPUs for each, that every one finds room on a single node."""
 
     def room(each: float) -> int:
-        return sum(
-            math.floor(min(c / each, g / gpus if gpus else math.inf) + 1e-9) for c, g in nodes
-        )
+        by_cpus = [math.floor(c / each + 1e-9) for c, _ in nodes]
+        by_gpus = [parts_of(g, gpus) if gpus else math.inf for _, g in nodes]
+        return sum(int(min(both)) for both in zip(by_cpus, by_gpus, strict=True))
 
     while not fixed and cpus > 1 and room(cpus) < slots:
         cpus -= 1
     return max(1, min(slots, room(cpus))), cpus
+
+
+def parts_of(gpus: float, each: float) -> int:
+    """So many parts of this size are there, as each lies on one GPU."""
+    return math.floor(gpus) * math.floor(1 / each + 1e-9)
 
 
 def part_of(total: float, slots: int) -> float:

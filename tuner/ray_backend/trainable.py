@@ -74,6 +74,7 @@ class SearchTrial(tune.Trainable):
         self.cache = ProcessCache()
         self.node_folder = None if storage is None else NodeFolder(storage)
         self.staged = staged or {}
+        self.records: Iterator[dict[str, Any]] | None = None
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -82,8 +83,10 @@ class SearchTrial(tune.Trainable):
         return True
 
     def _begin(self, config: dict[str, Any]) -> None:
+        if self.records is not None:  # of a trial that was stopped in the middle
+            self.records = None
+            give_back_memory(device=False)
         self.job = Job.from_config(config)
-        self.records: Iterator[dict[str, Any]] | None = None
         self.stopping = False
         self.notes: list[str] = []
 

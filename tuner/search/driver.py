@@ -22,7 +22,7 @@ from tuner.engine.study import AUTO, TASK_GP, choose_sampler
 from tuner.engine.study_file import StudyFile
 from tuner.export.tensorboard.board import Board
 from tuner.export.tensorboard.event_files import BOARD
-from tuner.ray_backend.resources import Resources, share_out
+from tuner.ray_backend.resources import Resources, parts_of, share_out
 from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TRIALS, own_folder, write_run
@@ -123,8 +123,8 @@ def prepare_cluster(
     machines = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}, all alike"
     console.log(f"cluster: {machines}, with {ray.cpus:g} CPUs and {ray.gpus:g} GPUs")
     console.log(priority(nodes))
-    slots = resources.slots
-    if slots * resources.cpus > ray.cpus or slots * resources.gpus > ray.gpus:
+    slots, gpus = resources.slots, resources.gpus
+    if slots * resources.cpus > ray.cpus or (gpus and slots > parts_of(ray.gpus, gpus)):
         console.log("that is less than is asked for; trials wait until machines come")
     return staged
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
-from transformers import BertConfig, BertModel
+from transformers import AutoModel, BertConfig, BertModel, ModernBertConfig
 
 from model.config.parse import parse_settings
 from model.config.settings import SmartSettings
-from model.modules.compiled import compile_layers, is_compiled, wants_compile
+from model.modules.compiled import WORTHWHILE, compile_layers, is_compiled, wants_compile
 from model.modules.encoder import layers_of
 from model.tasks.task_set import TaskSet
 from model.training.prepare import prepare
@@ -26,11 +26,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning"),
 ]
 
+SMALL = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8}
+
 
 @pytest.fixture(autouse=True)
 def forget() -> Any:
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(suppress_errors=False):
+    with torch._dynamo.config.patch(suppress_errors=False, recompile_limit=8):
         yield
     torch._dynamo.reset()
 
@@ -82,19 +84,37 @@ def test_what_cannot_be_compiled_runs_as_it_is_if_that_is_left_open(
             stepper(model).take(0, rounds, 1.0)
 
 
-def test_a_model_is_compiled_however_many_were_before_it() -> None:
+def test_a_model_is_compiled_however_many_were_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rate of torch's own dropout, as on a GPU, is another variant to the compiler."""
     counter, compiled = CompileCounterWithBackend("eager"), []
-    sizes = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8}
-    with torch._dynamo.config.patch(recompile_limit=1):
-        for rate in (0.1, 0.2):
-            rates = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}
-            config = BertConfig(num_hidden_layers=1, num_attention_heads=2, **sizes, **rates)
-            model, before = BertModel(config).train(), counter.frame_count
-            compile_layers(model, counter)
-            model(torch.ones(2, 5, dtype=torch.long))
-            compiled.append(counter.frame_count - before)
+    monkeypatch.setattr("model.modules.compiled.VARIANTS", 1)
+    for rate in (0.1, 0.2):
+        rates = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}
+        config = BertConfig(num_hidden_layers=1, num_attention_heads=2, **SMALL, **rates)
+        model, before = BertModel(config).train(), counter.frame_count
+        compile_layers(model, counter)
+        model(torch.ones(2, 5, dtype=torch.long))
+        compiled.append(counter.frame_count - before)
     assert compiled[1] == compiled[0] > 0
+
+
+@torch._dynamo.config.patch(fail_on_recompile_limit_hit=True)
+def test_all_variants_of_modernberts_layers_are_compiled() -> None:
+    """Rates of dropout as of SimCSE and of the tasks, with gradients and without, with padding."""
+    counter, ids = CompileCounterWithBackend("eager"), torch.ones(2, 6, dtype=torch.long)
+    shape = {"num_hidden_layers": 3, "num_attention_heads": 2, "local_attention": 4}
+    special = {f"{name}_token_id": 0 for name in ("pad", "cls", "sep", "bos", "eos")}
+    model = AutoModel.from_config(ModernBertConfig(**SMALL, **shape, **special)).train()
+    compile_layers(model, counter)
+    for rate in (0.1, 0.2):
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = rate
+        for training in (True, False):
+            for mask in (None, torch.tensor([[1] * 6, [1] * 5 + [0]])):
+                with torch.set_grad_enabled(training):
+                    model(ids, attention_mask=mask)
+    assert counter.frame_count > 8
 
 
 @pytest.mark.slow
@@ -108,19 +128,36 @@ def test_inductor_gives_the_same_losses(batch_of: Any) -> None:
         assert found.losses == pytest.approx(expected.losses, rel=1e-4)
 
 
-def test_auto_is_for_cuda_and_not_for_pals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_for_long_trainings_on_cuda_and_not_for_pals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("model.modules.compiled.has_triton", lambda: True)
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     monkeypatch.setattr("pathlib.Path.is_file", lambda path: path.parent != Path("/nowhere"))
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert wants_compile("auto", cuda, "none") and wants_compile("auto", cuda, "lora")
-    assert not wants_compile("auto", cuda, "pals") and not wants_compile("auto", cpu, "none")
-    assert wants_compile(True, cpu, "none") and not wants_compile(False, cuda, "none")
+
+    def auto(device: torch.device = cuda, adapter: str = "none", steps: int = WORTHWHILE) -> bool:
+        return wants_compile("auto", device, adapter, steps)
+
+    assert auto() and auto(adapter="lora")
+    assert not auto(cpu) and not auto(adapter="pals") and not auto(steps=WORTHWHILE - 1)
+    assert wants_compile(True, cpu, "none", 1) and not wants_compile(False, cuda, "none", 10**6)
     with monkeypatch.context() as bare:
         bare.setattr("sysconfig.get_path", lambda name: "/nowhere")  # no Python.h
-        assert not wants_compile("auto", cuda, "none")
+        assert not auto()
     monkeypatch.setattr("shutil.which", lambda name: None)  # Triton could compile nothing
-    assert not wants_compile("auto", cuda, "none")
+    assert not auto()
+
+
+def test_steps_of_simcse_count_among_those_that_compiling_pays_for(
+    tasks: TaskSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    wanted = "model.training.prepare.wants_compile"
+    monkeypatch.setattr(wanted, lambda *given: told.append(given[-1]))
+    settings = {"encoder.name": "tiny", "budget.examples": 30, "pretrain.simcse.epochs": 0.5}
+    prepared = prepare(parse_settings(settings, tasks), tasks)
+    assert told == [prepared.steps + prepared.simcse_steps] and prepared.simcse_steps > 0
 
 
 @pytest.mark.parametrize("asked", ["auto", True])

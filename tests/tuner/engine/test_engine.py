@@ -299,6 +299,20 @@ def test_memory_on_a_shared_gpu_is_tried_once_more_without_neighbours(
     assert host.state.trials[name].kind == "memory" and name not in host.own_gpu
 
 
+def test_nothing_takes_the_place_of_a_trial_that_waits_for_a_gpu_to_itself(
+    engine_of: Callable[..., Engine],
+) -> None:
+    engine = engine_of(slots=2, shared_gpu=True)
+    first, second = begin_trial(engine), begin_trial(engine)
+    engine.failed(second, {"kind": DEVICE_MEMORY, "reason": "CUDA out of memory"})
+    engine.lost(first, None)  # it waits as well, and for longer
+    alone = engine.next_job()
+    assert alone is not None and (alone.trial, alone.own_gpu) == (second, True)
+    assert engine.next_job() is None  # a part of its GPU would go to that one
+    engine.started(second, "host", 1)
+    assert begin_trial(engine) == first
+
+
 def test_low_rank_updates_that_rest_on_their_way_are_not_averaged(
     engine_of: Callable[..., Engine],
 ) -> None:
@@ -511,7 +525,7 @@ def test_a_trial_passes_on_all_that_its_run_warns_of(
     monkeypatch.setattr(SearchTrial, "_check_device", lambda self: None)  # asks Ray
     (tmp_path / "ledger.jsonl").touch()
     trial = SearchTrial.__new__(SearchTrial)
-    trial.node_folder, trial.staged, trial.cache = None, {}, None
+    trial.node_folder, trial.staged, trial.cache, trial.records = None, {}, None, None
     job = Job("t0000", {}, "sample", None, str(tmp_path / "trials" / "t0000"), 1)
     trial._begin(job.as_config())
     notes = [json.loads(trial.step()[NOTES]) for _ in range(3)]
@@ -529,11 +543,31 @@ def paused_trial(tmp_path: Path) -> SearchTrial:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "ledger.jsonl").touch()
     trial = SearchTrial.__new__(SearchTrial)
-    trial.node_folder = None
+    trial.node_folder = trial.records = None
     out = tmp_path / "run" / "trials" / "t0000"
     trial._begin(Job("t0000", {}, "sample", None, str(out), 1).as_config())
     trial.records = failing()
     return trial
+
+
+def test_a_trial_that_was_stopped_gives_its_memory_back_before_the_next_one(
+    paused_trial: SearchTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[Any] = []
+
+    def training() -> Iterator[dict[str, Any]]:
+        try:
+            yield {}
+        finally:
+            ended.append("run")
+
+    give_back = "tuner.ray_backend.trainable.give_back_memory"
+    monkeypatch.setattr(give_back, lambda *, device: ended.append(device))
+    paused_trial.records = training()
+    next(paused_trial.records)
+    for _ in range(2):
+        paused_trial.reset_config(paused_trial.job.as_config())
+    assert ended == ["run", False]
 
 
 def test_a_trial_that_cannot_be_saved_fails_only_where_the_run_is_still_there(

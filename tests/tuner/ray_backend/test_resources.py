@@ -45,6 +45,13 @@ def test_thirds_of_a_gpu_make_three() -> None:
     assert share(8, 1, gpus=1 / 3).slots == 3
 
 
+def test_a_part_lies_on_one_gpu() -> None:
+    assert share(16, 4, gpus=0.4).slots == 8  # not ten
+    assert share(16, 4, gpus=0.4, nodes=[(8, 3), (8, 1)]).slots == 8
+    assert share(16, 4, gpus=0.6, nodes=[(8, 2), (8, 2)]).slots == 4
+    assert share(16, 4, gpus=0.4, elastic=True, concurrent=10).slots == 10  # machines will come
+
+
 def test_cpus_bound_what_fits_beside_a_gpu() -> None:
     assert share(4, 8, cpus=2).slots == 2
     assert share(2, 8).slots * share(2, 8).cpus <= 2

@@ -24,7 +24,7 @@ from tuner.runs.open import FinishedRun, open_run
 from tuner.runs.state import OVERALL
 from tuner.scoring.dev_rows import DevRows
 from tuner.scoring.ensemble import blend
-from tuner.scoring.tables import WIDTH, cut, plus, table
+from tuner.scoring.tables import WIDTH, cut, difference_text, plus, table
 from tuner.soup.combinations import MEAN, WEIGHTS, Combination
 from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 from tuner.soup.ingredients import Ingredient, collect
@@ -226,7 +226,7 @@ def ensembles_text(found: Ensembles, every: bool = False) -> str:
     rows = []
     for result in shown:
         apart = result.difference
-        lead = f"{plus(apart.value)} [{plus(apart.low)}, {plus(apart.high)}]" if apart else "-"
+        lead = difference_text(apart, tie="") if apart else "-"
         rows.append(
             [
                 f"{'*' if result.name == found.recommended else ' '} {result.name}",

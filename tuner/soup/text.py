@@ -21,7 +21,7 @@ from model.modules.encoder_defaults import HUB_ID, MINILM, TINY
 from model.tasks.task_set import Task
 from tuner.runs.open import FinishedRun
 from tuner.scoring.crossfit import Difference
-from tuner.scoring.tables import WIDTH, cut, plus, table
+from tuner.scoring.tables import WIDTH, cut, difference_text, plus, table
 from tuner.soup.combinations import WEIGHTS
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, PREDICTIONS
 from tuner.soup.record import MethodRecord, SoupRecord, slug
@@ -83,7 +83,7 @@ def _method(method: MethodRecord, recommended: str, others: list[str]) -> list[s
         f"{mark} {method.name}",
         *((short(fitted.value), plus(fitted.gap)) if fitted else "--"),
         f"{short(score.value)} [{short(score.low)}, {short(score.high)}]",
-        f"{plus(apart.value)} [{plus(apart.low)}, {plus(apart.high)}]" if apart else "-",
+        difference_text(apart, tie="") if apart else "-",
         str(method.models),
         f"{method.evaluations:.3g}",
         *(short(scores[name].value) for name in others),

@@ -226,7 +226,8 @@ def test_the_sentence_and_the_table_have_one_word_for_how_a_trial_ended(
     wanted = {trial.id: read.state.outcome(trial) for trial in read.state.trials.values()}
     assert dict(rows) == wanted and set(wanted.values()) == {"pruned", "failed"}
     counted = Counter(wanted.values())
-    assert f"{counted['pruned']} pruned, {counted['failed']} failed." in text
+    said = f"configurations, in {len(wanted)} trials: {counted['pruned']} pruned, "
+    assert f"{said}{counted['failed']} failed." in text
 
 
 # --- the page -----------------------------------------------------------------------------------
@@ -236,11 +237,12 @@ def test_the_sentence_and_the_table_have_one_word_for_how_a_trial_ended(
 def test_the_gain_is_not_taken_for_that_of_a_model_that_was_trained_for_longer(
     longest: int, said: bool
 ) -> None:
-    gain = Gain(Difference(0.02, 0.01, 0.03), configurations=9, examples=400)
-    summary = SimpleNamespace(gain=gain, best=[SimpleNamespace(examples=longest)])
+    gain = Gain(Difference(0.02, 0.01, 0.03), configurations=9, examples=(400, 400))
+    best = SimpleNamespace(trial="t0007", examples=longest)
+    summary = SimpleNamespace(gain=gain, best=[best])
     text = Page(str(gain_of(SimpleNamespace(summary=summary)))).text  # type: ignore[arg-type]
-    assert "after 400 examples each" in text and "best of 9 configurations" in text
-    assert ("The recommended model was trained for 1,200 examples: this is not" in text) == said
+    assert "Searching paid: after 400 examples each, the best of 9 configurations" in text
+    assert ("The best trial, t0007, was trained for 1,200: its own lead" in text) == said
 
 
 @pytest.mark.parametrize("made", ["page", "souped"])
@@ -346,8 +348,8 @@ def test_a_search_by_the_clock_is_repeated_at_its_size(run: Path) -> None:
 def test_what_is_expected_in_full_is_named_for_what_it_is() -> None:
     seen: Any = SimpleNamespace(summary=SimpleNamespace(expected=EXPECTED))
     said = Page(str(expected_in_full(seen))).text
-    assert "settings, trained in full, score lower than the default does: 4 %." in said
-    assert "the settings that it expects most of (not tried) .720 ± .030" in said
+    assert "settings, trained in full, score lower than the default: 4 %." in said
+    assert "the settings forecast to be best (not tried) .720 ± .030" in said
     assert "pair.encoding.near cosine cross" in said
     assert "Weight of what first says, by task (1: as it is): mood 0.96, near nothing." in said
     seen.summary.expected = None
@@ -391,11 +393,8 @@ def test_with_a_task_as_objective_its_score_goes_by_its_name(run: Path, tmp_path
         part = Page(answer_section(loaded, answer, "").body)
         if not souped:  # with a soup its own sentence comes first
             assert re.search(rf"scores {short(value)} \[.*?\] in mood on dev", part.text)
-        assert [name for name in part.texts if name in ("models", "mood", "overall")] == [
-            "models",
-            "mood",
-            "overall",
-        ]
+        columns = ["models to run", "mood", "overall"]
+        assert [name for name in part.texts if name in columns] == columns
         cells = [of["data-key"] for of in part.all("td") if "data-key" in of]
         assert str(value) in cells and str(entry["score"]) in cells
         figure = draw_scores(answer, "")

@@ -37,7 +37,7 @@ from tuner.report.compare.collect import collect_comparison
 from tuner.report.history.collect import collect_history, hypervolumes
 from tuner.report.history.section import history_section
 from tuner.report.importance.collect import collect_importance
-from tuner.report.importance.draw import draw_importance
+from tuner.report.importance.draw import _wide_enough, draw_importance
 from tuner.report.importance.section import mattered_section
 from tuner.report.mistakes.collect import best_trial_of, collect_mistakes, worst_of
 from tuner.report.mistakes.draw import draw_result
@@ -453,19 +453,50 @@ def test_every_trial_is_drawn_the_default_and_the_pruned_hollow(run: Path) -> No
     scored = [t.id for t in loaded.state.search_trials if t.status in ("finished", "stopped")]
     assert [point.trial for point in importance.points] == scored
     assert {point.kind for point in importance.compared} <= {"full", "default"}
-    key = importance.ordered[0]
-    drawn = [figure for figure in draw_importance(importance, "") if figure.title == key]
-    marks = {trace["name"]: trace["marker"]["symbol"] for trace in drawn[0].data}
-    assert marks["trained in full"] == "circle"
-    assert all(symbol.endswith("-open") for name, symbol in marks.items() if "full" not in name)
-    having = [point for point in importance.points if key in point.params]
-    assert sum(len(trace["x"]) for trace in drawn[0].data) == len(having)
+    figures = {figure.title: figure for figure in draw_importance(importance, "")}
+    for key in importance.ordered:
+        drawn = figures[key].data
+        marks = {trace["name"]: trace["marker"]["symbol"] for trace in drawn}
+        assert marks["trained in full"] == "circle"
+        assert all(symbol.endswith("-open") for name, symbol in marks.items() if "full" not in name)
+        assert sum(len(trace["x"]) for trace in drawn) == len(importance.points)
     (effects,) = [each for each in draw_importance(importance, "") if each.id == "effects"]
     tasks = set(loaded.tasks.names)
     assert {effects.layout[f"yaxis{n or ''}"]["title"]["text"] for n in (0, 2, 3)} == tasks
     assert all(math.isfinite(mean) for trace in effects.data for mean in trace["y"])
     said = Page(mattered_section(importance, "").body).text
     assert not importance.tasks or "What mattered for each task" in said
+
+
+def test_a_default_outside_the_space_is_drawn_at_its_edge_with_its_value(run: Path) -> None:
+    loaded = load_run(run)
+    importance = collect_importance(loaded)
+    (default,) = [point for point in importance.points if point.kind == "default"]
+    # The encoder's own rate is inside the space; the space offers no such batches.
+    assert default.own["optim.learning_rate"] == 1e-3 and default.own["batch.sizes"] == [16] * 3
+    other = importance.points[1]
+    key, less = "encoder.dropout", {"optim.learning_rate": other.params["optim.learning_rate"]}
+    moved = replace(default, params={}, own={**default.own, key: 0.9})
+    points = [moved, replace(other, params=less), *importance.points[2:]]
+    drawn = {f.title: f for f in draw_importance(replace(importance, points=points), "")}
+    for name, x, told in (
+        ("optim.learning_rate", 1e-3, ""),
+        ("batch.sizes", "[16, 16, 16]", "[16, 16, 16]"),
+        (key, 0.3, "0.9"),
+    ):
+        mark = drawn[name].data[-1]
+        assert (mark["x"], mark["y"], mark["text"]) == ([x], [default.score], [told])
+        assert mark["marker"]["symbol"] == "diamond-open"
+        said = f"Its value, {told}, is outside the space" in drawn[name].reading
+        assert said == bool(told) == ("outside" in mark["name"])
+        count = sum(len(trace["x"]) for trace in drawn[name].data)
+        assert count == len(points) - (name not in less)
+        assert ("Not drawn: 1 of" in drawn[name].reading) == (name not in less)
+
+
+def test_scores_that_are_alike_do_not_look_far_apart() -> None:
+    assert _wide_enough([{"y": [0.5598, 0.56]}]) == {"range": pytest.approx([0.5499, 0.5699])}
+    assert _wide_enough([{"y": [0.5]}, {"y": [0.7]}]) == {}
 
 
 def test_few_trials_have_effects_though_no_importances(run: Path) -> None:
@@ -477,7 +508,10 @@ def test_few_trials_have_effects_though_no_importances(run: Path) -> None:
     assert 3 <= len(importance.compared) < 6 and not importance.shares and importance.why_not
     assert "effects" in {figure.id for figure in draw_importance(importance, "")}
     said = Page(mattered_section(importance, "").body).text
-    assert "the importances say nothing" in said and "What moves which task" in said
+    assert "takes at least 6 configurations" in said and "What moves which task" in said
+    tried = importance.effects[0].configurations
+    assert 3 <= tried <= len(importance.points)
+    assert f"nothing is seen that the parameter does for that task, in {tried} config" in said
 
 
 def test_marks_can_be_seen_on_any_paper() -> None:

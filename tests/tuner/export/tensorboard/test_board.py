@@ -24,10 +24,11 @@ from tests.tuner.boards import (
 )
 from tests.tuner.soup_runs import made_up_method, made_up_soup, write_record
 from tuner.export.tensorboard.board import Board, rebuild
-from tuner.export.tensorboard.columns import FIRST, SCORE, Columns, dropouts_of
+from tuner.export.tensorboard.columns import FIRST, SCORE, Columns
 from tuner.export.tensorboard.event_files import HISTORY, PICTURES, files_in
 from tuner.runs.ledger import Ledger
 from tuner.soup.record import TaskScore
+from tuner.space.default import dropouts_of
 from tuner.space.space import load_space, shipped_spaces
 
 

@@ -237,7 +237,7 @@ def ensembles_text(found: Ensembles, every: bool = False) -> str:
         )
     header = ["  method", "cross-fit", "gap", "score", f"vs {found.against}", "models", *tasks]
     lines = [cut(f"left out {each}") for each in found.skipped]
-    lines += [*wrap(found.sentence, WIDTH), ""]
+    lines += [*wrap(f"{found.sentence}.", WIDTH), ""]
     more = len(found.results) - len(shown)
     rest = f"; {more} more with -v" if more else ""
     lines.append(f"methods, by their cross-fitted score (cross-fit){rest}")

@@ -34,7 +34,10 @@ Settings = Mapping[str, Mapping[str, Any]]  # by trial
 
 def soup_text(soup: SoupRecord, run: Path, every: bool = False) -> str:
     """The table has the methods that matter, or `every` one."""
-    sentence = [*wrap(soup.recommendation, WIDTH), *(f"caution: {each}" for each in soup.cautions)]
+    sentence = [
+        *wrap(f"{soup.recommendation}.", WIDTH),
+        *(f"caution: {each}" for each in soup.cautions),
+    ]
     parts = [_head(soup), sentence, _methods(soup, run, every), _places(soup, run)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -254,7 +257,7 @@ def scores(
     if mine.cross_fitted:
         lines.append(f"| cross-fitted | | {interval(mine.cross_fitted)} |")
     if mine.difference:
-        lines.append(f"| against the best single | | {interval(mine.difference, '+')} |")
+        lines.append(f"| lead over the best single | | {interval(mine.difference, '+')} |")
     if class_names:
         lines.append("")
     for task, names in class_names.items():

@@ -24,8 +24,10 @@ Value: TypeAlias = "str | float | bool"
 
 ORIGIN, OUTCOME = "origin", "outcome"
 # TensorBoard shows five settings, by name, and only then scores, which a usual screen has no room
-# for. So the score that counts is a column among the settings too; a capital comes before all.
+# for. So the scores are columns among the settings too; capitals come before all.
 SCORE = "Overall"
+TASK = "Score "  # of each task, which is its label; "Overall" comes before it
+RATE = "optim.learning_rate"  # shown before other settings, where there is room for one
 FIRST = 5  # settings that TensorBoard ticks
 LETTERS = 12  # that fit above an axis of the parallel coordinates
 TRIED = ("default", "start_from", "warm_start", "sampler", "expected")
@@ -63,40 +65,53 @@ class Columns:
             column.within(column.read(default[column.key]) if column.key in default else None)
             for column in found
         ]
-        about = "best overall score of the trial, once it has ended"
-        score = BoardColumn(SCORE, about, SCORE, _number, True, ends=(0.0, 1.0))
         about = "the default, a known point, the sampler's, a repeat of another trial, or a soup"
         origin = BoardColumn(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
         about = "how the trial ended"
         outcome = BoardColumn(OUTCOME, about, OUTCOME, str, False, choices=OUTCOMES)
-        return cls((score, *the_telling(fitting, space), origin, outcome), default)
+        scores = list(_scores(space))
+        room = max(0, FIRST - len(scores))
+        return cls((*scores, *the_telling(fitting, space, room), origin, outcome), default)
 
     def values(
         self,
         settings: Mapping[str, Any],
         origin: str,
         outcome: Outcome = "finished",
-        score: float | None = None,
+        scores: Mapping[str, Any] | None = None,
     ) -> dict[str, Value]:
         """A trial's cells. A parameter that takes no part in it has none.
 
         The default, and a repeat of it, has no settings: it is what base alone gives.
         """
-        known = {**(settings or self.default), ORIGIN: origin, OUTCOME: outcome, SCORE: score}
+        known = {**(settings or self.default), ORIGIN: origin, OUTCOME: outcome, **(scores or {})}
         cells = {c.name: c.read(known[c.key]) for c in self.columns if c.key in known}
         return {name: value for name, value in cells.items() if value is not None}
 
 
-def the_telling(columns: list[BoardColumn], space: Space) -> list[BoardColumn]:
-    """With those shown, if they are enough, that are ranges and that all tasks share.
+def score_cells(overall: float, tasks: Mapping[str, float | None]) -> dict[str, Any]:
+    return {SCORE: overall, **{f"{TASK}{name}": value for name, value in tasks.items()}}
 
-    They have names that fit above an axis.
+
+def _scores(space: Space) -> Iterable[BoardColumn]:
+    about = "of the trial's best evaluation, once it has ended"
+    yield BoardColumn(SCORE, f"overall score {about}", SCORE, _number, True, ends=(0.0, 1.0))
+    for place, task in enumerate(space.task_set, 1):
+        name, ends = f"{TASK}{task.name}", (-1.0 if task.kind == "regression" else 0.0, 1.0)
+        told = f"{task.metric} of {task.name} {about}"
+        yield BoardColumn(name, told, name, _number, place < FIRST, ends=ends, label=task.name)
+
+
+def the_telling(columns: list[BoardColumn], space: Space, room: int) -> list[BoardColumn]:
+    """With as many shown as there is room for, if they are enough, that are ranges and that all
+    tasks share. They have names that fit above an axis.
     """
     names = space.task_set.names
     shown = [column for column in columns if column.shown]
     common = [column for column in shown if column.name.rpartition(".")[2] not in names]
     ranges = [column for column in common if column.ends]
-    some = next((found for found in (ranges, common) if len(found) >= FIRST - 1), shown)
+    some = next((found for found in (ranges, common) if len(found) >= max(1, room)), shown)
+    first = sorted(some, key=lambda column: column.name != RATE)[:room]
     ends = Counter(column.name.rpartition(".")[2] for column in columns)
 
     def label(name: str) -> str:
@@ -105,9 +120,7 @@ def the_telling(columns: list[BoardColumn], space: Space) -> list[BoardColumn]:
         return name if fits else last
 
     return [
-        replace(column, shown=True, label=label(column.name))
-        if column in some
-        else replace(column, shown=False)
+        replace(column, shown=column in first, label=label(column.name) if column in some else "")
         for column in columns
     ]
 

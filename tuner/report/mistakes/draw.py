@@ -135,7 +135,7 @@ def draw_cloud(cloud: Cloud, prefix: str) -> list[Figure]:
         f"{prefix}tsne-{name}",
         f"{name}: t-SNE",
         "Near neighbours stay near; distances between groups and their sizes mean nothing.",
-        ("", ""),
+        ("no unit", "no unit"),
     )
     return [pca, tsne]
 

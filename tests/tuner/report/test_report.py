@@ -393,7 +393,7 @@ def test_with_a_task_as_objective_its_score_goes_by_its_name(run: Path, tmp_path
         part = Page(answer_section(loaded, answer, "").body)
         if not souped:  # with a soup its own sentence comes first
             assert re.search(rf"scores {short(value)} \[.*?\] in mood on dev", part.text)
-        columns = ["models to run", "mood", "overall"]
+        columns = ["models", "mood", "overall"]
         assert [name for name in part.texts if name in columns] == columns
         cells = [of["data-key"] for of in part.all("td") if "data-key" in of]
         assert str(value) in cells and str(entry["score"]) in cells

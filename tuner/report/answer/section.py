@@ -104,18 +104,18 @@ def _take(run: ReportedRun, answer: BestAnswer) -> Html:
 
 HINTS = {
     OVERALL: "the mean of the tasks' metrics, each brought to 0..1, with its 95 % interval",
-    "lead over the best single": "on the same dev rows, with the 95 % interval of the difference",
+    "lead over best single": "on the same dev rows, with the 95 % interval of the difference",
     "cross-fitted": "chosen on one half of dev, scored on the other",
-    "optimism gap": "how much choosing on dev flatters: the score there minus the cross-fitted one",
-    "models to run": "how many models have to be run to answer",
+    "optimism": "how much choosing on dev flatters: the score there minus the cross-fitted one",
+    "models": "how many models have to be run to answer",
 }
 
 
 def _contenders(answer: BestAnswer) -> Html:
     goal = answer.goal
     others = [name for name in (OVERALL, *answer.metrics) if name != goal]
-    lead, gap = "lead over the best single", "optimism gap"
-    header = ["", "models to run", goal, lead, "cross-fitted", gap, *others]
+    lead, gap = "lead over best single", "optimism"
+    header = ["", "models", goal, lead, "cross-fitted", gap, *others]
     rows = [_contender(each, others) for each in answer.contenders]
     metrics = {name: f"{metric}, with its 95 % interval" for name, metric in answer.metrics.items()}
     left = {"", goal, lead, "cross-fitted", *others}
@@ -129,7 +129,7 @@ def _contenders(answer: BestAnswer) -> Html:
                 "which is better. ",
                 tag("i", "Cross-fitted"),
                 " repeats the choice on one half of dev and scores it on the other; ",
-                tag("i", "optimism gap"),
+                tag("i", "optimism"),
                 " is what the score on the rows that chose has more.",
             ),
         ]

@@ -105,6 +105,9 @@ def hparams_table(page: Any, board: Server) -> None:
 
 def hparams_parallel(page: Any, board: Server) -> None:
     hparams_table(page, board)
+    ticked = [each["displayName"] for each in board.experiment()["hparamInfos"][1:4]]  # the tasks'
+    for name in (*ticked, "dropout", "layer_decay", "smart.weight"):  # settings in their place
+        click(page, name, "paper-checkbox")
     click(page, "PARALLEL COORDINATES VIEW")
     wait_for(lambda: page.execute_script(HAS, "path") > 5)
 

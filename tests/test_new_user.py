@@ -93,15 +93,15 @@ def test_a_new_user_comes_from_four_files_to_answers(installed: Path, home: Path
     asked = ["--tasks", "tasks.yaml", "--encoder", "tiny", "--name", "mine"]
     said = stockpot("search", *asked, "--budget-examples", "320")
     assert "best trials" in said and "loss.weights.topic" in said
-    assert "gain over the default on held-out rows" in said
+    assert "configurations against the default, on rows that did not choose it" in said
     page = (home / "runs/mine/report.html").read_text(encoding="utf-8")
-    assert "What choosing settings gains over the default on held-out rows" in page
+    assert "is ahead of the default by" in page
 
     before = len(pandas.read_parquet(home / "runs/mine/trials.parquet"))
-    configurations = said.split(" trials")[0].split()[-1]
+    configurations = said.split(" configurations")[0].split()[-1]
     more = str(int(configurations) + 2)
     said = stockpot("search", "--resume", "--name", "mine", "--num-samples", more)
-    assert f"of {more} trials" in said
+    assert f"of {more} configurations" in said
     assert len(pandas.read_parquet(home / "runs/mine/trials.parquet")) > before
 
     said = stockpot("soup", "runs/mine")

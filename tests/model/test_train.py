@@ -628,7 +628,7 @@ def test_a_step_of_simcse_is_plain_arithmetic_with_its_own_dropout_and_decay(
         F, "dropout", lambda input, p, training, inplace=False: dropout(input, p, training)
     )
     seed_rng(rng_seed(config.seed, SIMCSE_SEED, 0), torch.device("cpu"))
-    batch = run._sentences_of(0)
+    batch = run.prepared.sentences_of(0)
     a, b = (
         plain.train()(batch.input_ids, batch.attention_mask).last_hidden_state[:, 0]
         for _ in range(2)

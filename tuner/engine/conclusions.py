@@ -28,6 +28,7 @@ class Effect:
     values: tuple[Any, ...]
     means: tuple[float, ...]
     sds: tuple[float, ...]
+    configurations: int  # from which it is known
 
     @property
     def size(self) -> float:
@@ -107,7 +108,7 @@ def effect(
         mean, variance = model.surrogate.processes[task].predict(at)
         means.append(float(mean.mean()))
         sds.append(float(np.sqrt(variance.mean())))
-    return Effect(task, key, tuple(values), tuple(means), tuple(sds))
+    return Effect(task, key, tuple(values), tuple(means), tuple(sds), len(tried))
 
 
 def values_of(column: PointColumn) -> list[Any]:

@@ -32,6 +32,7 @@ from tuner.runs.state import (
     DEFAULT,
     DEVICE_MEMORY,
     DISTILLED,
+    EARLIER,
     EXPECTED,
     MEMORY,
     PROMOTED,
@@ -334,7 +335,7 @@ class Engine:
             live.placed = True
         self._write("started", trial=name, attempt=trial.attempts, node=host, pid=pid, **more)
         again = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
-        self.log(f"{name} started ({trial.origin}{again}): {self.trial_text(trial)}")
+        self.log(f"{name} started ({self.origin_text(trial)}{again}): {self.trial_text(trial)}")
 
     def heartbeat(self, name: str, examples: int, doing: str = "training") -> None:
         if live := self.live.get(name):
@@ -503,6 +504,18 @@ class Engine:
             self.drain(LEDGER)
             return None
 
+    def origin_text(self, trial: TrialState) -> str:
+        """How it came about, in words."""
+        if trial.origin == START:
+            points = [self.space.params(point).items() for point in self.space.start_from]
+            place = next((n for n, p in enumerate(points, 1) if p <= trial.params.items()), None)
+            return f"start point {place} of {len(points)}" if place else "start point"
+        if trial.origin == PROMOTED and self.stages.is_final(trial):
+            return "final"
+        told = {SAMPLED: f"proposed by {self.state.sampler}", EARLIER: "of an earlier run"}
+        told |= {CONFIRM: "repeat", EXPECTED: "final, forecast to be best"}
+        return told.get(trial.origin, trial.origin)
+
     def trial_text(self, trial: TrialState) -> str:
         if trial.origin == DEFAULT:
             return "the default configuration"
@@ -512,5 +525,6 @@ class Engine:
             return f"{trial.of} again with seed {trial.seed}"
         if trial.origin == PROMOTED:
             seed = f", seed {trial.seed}" if self.state.has_another_seed(trial) else ""
-            return f"{trial.of} again, for {trial.length:,} examples{seed}"
+            full = "in full, " if self.stages.is_final(trial) else ""
+            return f"{trial.of}'s settings {full}for {trial.length:,} examples{seed}"
         return settings_text(trial.params)

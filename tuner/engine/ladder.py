@@ -253,26 +253,35 @@ class Ladder:
         points, of which the first is thought best: a score after a part of the training is weak
         evidence against it.
         """
-        found = self._last()
-        if not found:
-            return []
-        means = {
-            each.configuration: mean([each.score, *repeats.get(each.configuration, ())])
-            for each in found
-        }
-        noise = {
-            each.configuration: each.noise / (1 + len(repeats.get(each.configuration, ()))) ** 0.5
-            for each in found
-        }
-        placed = {each.configuration: (each.beaten, each.follows) for each in found}
-        # Stable: of equals the better of one seed comes first.
-        raced = {name for name in repeats if name != self.default}  # which is in it in any case
-        order = sorted(means, key=lambda n: (placed[n], bool(raced) and n not in raced, -means[n]))
-        best, margin = means[order[0]], noise[order[0]]
-        first = next((n for n in starts if n in means and best - means[n] <= STAYS * margin), None)
-        if self.default in means and best - means[self.default] <= MARGIN * margin:
-            first = self.default
+        order, first = list(self._means(repeats)), self.stays(repeats, starts)
         return order if first is None else self.put_first(first, order)
+
+    def stays(
+        self, repeats: Mapping[str, Sequence[float]], starts: Sequence[str] = ()
+    ) -> str | None:
+        """The default, or else the first start point, that nothing is clearly above."""
+        means = self._means(repeats)
+        for name, best in list(means.items())[:1]:
+            noise = next(each.noise for each in self._last() if each.configuration == name)
+            margin = noise / (1 + len(repeats.get(name, ()))) ** 0.5
+            if self.default in means and best - means[self.default] <= MARGIN * margin:
+                return self.default
+            near = (n for n in starts if n in means and best - means[n] <= STAYS * margin)
+            return next(near, None)
+        return None
+
+    def _means(self, repeats: Mapping[str, Sequence[float]]) -> dict[str, float]:
+        """Of all seeds of each configuration, best first."""
+        found = {each.configuration: each for each in self._last()}
+        means = {n: mean([each.score, *repeats.get(n, ())]) for n, each in found.items()}
+        raced = {name for name in repeats if name != self.default}  # which is in it in any case
+
+        def place(name: str) -> tuple[int, bool, bool, float]:
+            each = found[name]
+            return each.beaten, each.follows, bool(raced) and name not in raced, -means[name]
+
+        # Stable: of equals the better of one seed comes first.
+        return {name: means[name] for name in sorted(means, key=place)}
 
     def put_first(self, name: str, order: Sequence[str]) -> list[str]:
         """Before all others but those that are best in one of several objectives."""

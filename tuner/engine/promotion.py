@@ -136,7 +136,10 @@ class Promotion:
         return found
 
     def pruned_text(self, trial: TrialState) -> str:
-        """pruned at 80 examples: .357 ± .029, rank 4 of 5, cutoff .396"""
+        """pruned at 80 examples: .357 ± .029, rank 4 of 5, cutoff .396
+
+        There is no cutoff where it was not the score that decided: then who goes on, and why.
+        """
         level = self.ladder.levels[trial.level]
         own = next((r for r in level.results if r.configuration == trial.configuration), None)
         if own is None:
@@ -148,12 +151,30 @@ class Promotion:
             ahead = [result for result in level.results if result.configuration in above]
         else:
             ahead = level.results[: self.ladder.places(trial.level + 1)]
-        others = [result.configuration for result in ahead if result > own]
-        if ahead and not others and own not in ahead:
+        said = f"pruned at {trial.examples:,} examples: "
+        if ahead and own not in ahead and ahead == level.results[: len(ahead)]:
             parts.append(f"cutoff {short(min(result.score for result in ahead))}")
-        elif others and own not in ahead:  # the default and the first start point, in any case
-            parts.append(f"{' and '.join(others)} {'goes' if len(others) == 1 else 'go'} on")
-        return f"pruned at {trial.examples:,} examples: {', '.join(filter(None, parts))}"
+        said += ", ".join(filter(None, parts))
+        others = [
+            f"{result.configuration} ({self._why(result.configuration, trial)})"
+            for result in ahead
+            if result > own and own not in ahead
+        ]
+        on = f"{' and '.join(others)} {'goes' if len(others) == 1 else 'go'} on"
+        return f"{said}; {on}" if others else said
+
+    def _why(self, name: str, pruned: TrialState) -> str:
+        """Why a configuration goes on in place of one that ranks above it."""
+        known = {self.ladder.default: "the default", self.ladder.start: "the first start point"}
+        if pruned.level + 1 < self.stages.top:
+            return f"{known[name]}, in any case" if name in known else "it was ahead then"
+        repeats, starts = self._repeated(), self._starts()
+        order = self.ladder.finalists(repeats, starts)
+        if order.index(pruned.configuration) < order.index(name):
+            return "the model of the results expects more of it in full"
+        if name == self.ladder.stays(repeats, starts):
+            return f"{known.get(name, 'a start point')}, and nothing is clearly above it"
+        return "by its mean over further seeds"
 
     # --- what is next -----------------------------------------------------------------------
 
@@ -253,8 +274,7 @@ class Promotion:
         A rank compares what was reached after a part of the training, the model what will be
         after all of it.
         """
-        starts = [trial.id for trial in self.state.search_trials if trial.origin == START]
-        ranked = self.ladder.finalists(self._repeated(), starts)
+        ranked = self.ladder.finalists(self._repeated(), self._starts())
         if self.points is None or len(ranked) < 2:
             return ranked
         done = len(self.state.closed_trials)
@@ -276,6 +296,9 @@ class Promotion:
         wins = (drawn[:, names.index(best)] > drawn[:, names.index(ranked[0])]).mean()
         sure = SURER if self.state.trials[ranked[0]].origin == START else SURE
         return best if wins >= sure and best != ranked[0] else None
+
+    def _starts(self) -> list[str]:
+        return [trial.id for trial in self.state.search_trials if trial.origin == START]
 
     def _repeated(self) -> dict[str, list[float]]:
         """Scores with further seeds, by configuration."""

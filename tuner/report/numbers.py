@@ -50,10 +50,6 @@ def with_sign(value: float) -> str:
     return plus(value).replace("-", MINUS)
 
 
-def signed_ends(low: float, high: float) -> str:
-    return f"[{with_sign(low)}, {with_sign(high)}]"
-
-
 def count(number: float) -> str:
     return f"{number:,.0f}"
 

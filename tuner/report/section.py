@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.report.markup import Html, join, tag, text
-from tuner.report.numbers import Estimate, ends, short, signed_ends, with_sign
+from tuner.report.numbers import MINUS, Estimate, ends, short
 from tuner.scoring.crossfit import Difference
+from tuner.scoring.tables import difference_parts
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ def scored(score: Estimate | None) -> Html:
 def apart(difference: Difference | None) -> Html:
     if difference is None:
         return text("-")
-    interval = tag("span", signed_ends(difference.low, difference.high), class_="ends")
+    value, interval = (part.replace("-", MINUS) for part in difference_parts(difference))
     return join(
         [
-            tag("b", with_sign(difference.value)),
+            tag("b", value),
             " ",
-            interval,
+            tag("span", interval, class_="ends"),
             " " if difference.tie else None,
             TIE if difference.tie else None,
         ]

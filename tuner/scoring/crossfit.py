@@ -34,7 +34,8 @@ class Difference(NamedTuple):
 
     @property
     def tie(self) -> bool:
-        return self.low <= 0 <= self.high
+        """By the four digits that people are shown at most, so that nobody reads it otherwise."""
+        return round(self.low, 4) <= 0 <= round(self.high, 4)
 
     @property
     def standard_error(self) -> float:

@@ -50,6 +50,7 @@ def summarise(
         goal=state.goal,
         num_samples=state.num_samples,
         counts=state.outcomes(),
+        trials=len(state.trials),
         failures=_failures(state.trials.values()),
         lost=[trial.id for trial in lost],
         examples=sum(trial.examples for trial in state.trials.values()),
@@ -136,11 +137,13 @@ def _evaluation_share(state: RunState) -> float | None:
     return evaluating / (evaluating + training) if evaluating and training else None
 
 
-def _lead(state: RunState, folder: Path, tasks: TaskSet) -> tuple[Difference | None, int | None]:
+def _lead(
+    state: RunState, folder: Path, tasks: TaskSet
+) -> tuple[Difference | None, tuple[int, ...]]:
     """The best configuration against the default, both trained for the same, as long as can be."""
     best, default = state.best_trial(), default_of(state)
     if best is None or default is None or state.is_default(best):
-        return None, None
+        return None, ()
     pairs: list[tuple[tuple[TrialState, Evaluation], tuple[TrialState, Evaluation]]] = []
     for level in reversed(range(len(state.rungs))):
         if (ours := state.at_rung(best.configuration, level)) and (
@@ -155,10 +158,10 @@ def _lead(state: RunState, folder: Path, tasks: TaskSet) -> tuple[Difference | N
         try:
             dev = DevPredictions.load(folder, both, tasks)
             lead = paired_differences(dev[0], dev[1], tasks).by(state.goal)
-            return lead, int(mine[1]["examples"])
+            return lead, (int(mine[1]["examples"]), int(theirs[1]["examples"]))
         except (InputError, IndexError):
             continue
-    return None, None
+    return None, ()
 
 
 def _fitted(state: RunState, folder: Path, tasks: TaskSet) -> tuple[CrossFit | None, list[str]]:
@@ -202,8 +205,9 @@ def _gain(state: RunState, folder: Path, tasks: TaskSet, fitted: CrossFit | None
     if default is None:
         return None
     if not state.rungs:  # from before trials had lengths: all of them were trained alike
-        lead = fitted.lead if fitted else None
-        return Gain(lead, len(state.ranked()), _examples(default, state)) if lead else None
+        lead, ranked = fitted.lead if fitted else None, state.ranked()
+        trained = tuple(int(_chosen(trial, state)["examples"]) for trial in ranked)
+        return Gain(lead, len(ranked), trained) if lead else None
     for level in reversed(range(len(state.rungs))):
         found = {
             trial.id: (at[0].id, at[1])
@@ -220,12 +224,9 @@ def _gain(state: RunState, folder: Path, tasks: TaskSet, fitted: CrossFit | None
         except InputError:
             continue
         lead = cross_fit(dev, None, tasks, goal=state.goal, against=0).lead
-        return Gain(lead, len(found) + 1, state.rungs[level][0]) if lead else None
+        trained = tuple(int(entry["examples"]) for _, entry in pool)
+        return Gain(lead, len(found) + 1, trained) if lead else None
     return None
-
-
-def _examples(trial: TrialState, state: RunState) -> int:
-    return int(_chosen(trial, state)["examples"])
 
 
 def _repeated(state: RunState) -> list[Repeated]:

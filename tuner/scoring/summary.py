@@ -93,7 +93,13 @@ class Gain:
 
     difference: Difference
     configurations: int  # that the choice was among
-    examples: int  # of each one's training
+    examples: tuple[int, ...]  # of each one's training
+
+    @property
+    def verdict(self) -> str:
+        if self.difference.tie:
+            return "whether searching paid cannot be told"
+        return "searching paid" if self.difference.low > 0 else "searching did not pay"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +107,9 @@ class Summary:
     name: str
     tasks: str
     goal: str  # what trials are ranked by: the overall score or a task
-    num_samples: int  # trials that the search is to have
+    num_samples: int  # configurations that the search is to try
     counts: dict[Outcome, int]  # of configurations
+    trials: int  # trainings: one of a configuration for each rung that it came to, and repeats
     failures: list[Failures]
     lost: list[str]  # trials that ended with their machine
     examples: int
@@ -113,7 +120,7 @@ class Summary:
     best: list[TrialRow]
     default: TrialRow | None
     lead: Difference | None  # of the best over the default, on the same dev rows
-    lead_at: int | None  # the training examples of both there
+    lead_at: tuple[int, ...]  # the training examples of both there
     cross_fit: CrossFit | None
     expected: Expected | None
     gain: Gain | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from model.cli.text import clock, one_line, short, shown_path
@@ -24,18 +24,19 @@ def _head(summary: Summary) -> list[str]:
     going = f", {counts['running']} not ended" if counts["running"] else ""
     of = f"search {summary.name} on {summary.tasks}" if summary.name else "search"
     ended = f" ({ends}{going})" if done else going
-    lines = [f"{of}: {done} of {summary.num_samples} trials{ended}"]
+    lines = [f"{of}: {done} of {summary.num_samples} configurations{ended}"]
     starts = f" over {summary.starts} starts" if summary.starts > 1 else ""
-    line = f"  {summary.examples:,} examples trained in {clock(summary.seconds)}{starts}"
+    trials = f"{summary.trials} trial{'s' if summary.trials != 1 else ''}"
+    line = f"  {trials}, {summary.examples:,} examples trained in {clock(summary.seconds)}{starts}"
     if summary.evaluation_share is not None:
         line += f"; evaluating took {100 * summary.evaluation_share:.0f} % of the time"
     lines.append(line)
     if len(summary.spent) > 1:
         told = [
-            f"{each.trials} of {each.length:,} ({100 * each.examples / summary.examples:.0f} %)"
+            f"{each.trials} × {each.length:,} ({100 * each.examples / summary.examples:.0f} %)"
             for each in summary.spent
         ]
-        lines.append(cut(f"  trials by examples, and their share: {', '.join(told)}"))
+        lines.append(cut(f"  trials by planned examples, and their share: {', '.join(told)}"))
     for failures in summary.failures:
         head = f"  {len(failures.trials)} failed ({failures.kind}), {_some(failures.trials)}: "
         lines.append(cut(head + failures.reason))
@@ -74,11 +75,17 @@ def _settings(summary: Summary) -> list[str]:
 def _holds(summary: Summary) -> list[str]:
     lines = []
     if (gain := summary.gain) is not None:
-        longer = summary.best and summary.best[0].examples > gain.examples
+        first = summary.best[0] if summary.best else None
+        longer = ""
+        if first and first.examples > max(gain.examples):
+            longer = (
+                f"; {first.trial} was trained for {first.examples:,}: its own lead is not known"
+            )
         lines += [
-            f"gain over the default on held-out rows: {difference_text(gain.difference)}",
-            f"  (of choosing among {gain.configurations} configurations, {gain.examples:,} "
-            f"examples each{'; not that of the best model' if longer else ''})",
+            f"{gain.verdict}: {difference_text(gain.difference)}",
+            f"  best of {gain.configurations} configurations against the default, on rows that did "
+            "not choose it,",
+            f"  {trained_text(gain.examples)}{longer}",
         ]
     if summary.best and summary.default is None:
         lines.append("no run of the default configuration has finished to compare with")
@@ -87,20 +94,19 @@ def _holds(summary: Summary) -> list[str]:
     elif summary.lead is not None and summary.default is not None:
         lead = difference_text(summary.lead)
         lines.append(
-            f"best settings against the default, {summary.lead_at:,} examples each, "
-            f"on all rows: {lead}"
+            f"best against the default, {trained_text(summary.lead_at)}, on all rows: {lead}"
         )
     if (fitted := summary.cross_fit) is not None:
         score = f"{short(fitted.cross_fitted)} [{short(fitted.low)}, {short(fitted.high)}]"
         lines.append(
             f"cross-fitted (chosen on one half, scored on the other): {score} "
-            f"(plain {short(fitted.plain)}, gap {plus(fitted.gap)})"
+            f"(optimism gap {plus(fitted.gap)})"
         )
     if (full := summary.expected) is not None:
         chance = "less than 1 %" if full.worse < 0.01 else f"{100 * full.worse:.0f} %"
         best = f"{full.trial}'s settings {short(full.best)} ± {short(full.best_sd)}"
         default = f"the default {short(full.default)} ± {short(full.default_sd)}"
-        lines.append(f"expected in full, {full.examples:,} examples: {best}, {default}")
+        lines.append(f"forecast in full, {full.examples:,} examples: {best}, {default}")
         lines.append(f"chance that the default is better in full than {full.whose}: {chance}")
         lines += _top(full)
         lines += [cut(f"taken from {name}: {taken_text(of)}") for name, of in full.earlier]
@@ -108,16 +114,22 @@ def _holds(summary: Summary) -> list[str]:
 
 
 def _top(full: Expected) -> list[str]:
-    """Beside the best that was seen, the best that is expected."""
+    """Beside the best that was seen, the best that is forecast."""
     score = f"{short(full.top)} ± {short(full.top_sd)}"
     if not full.top_changes:
-        return [f"of all settings the model expects most of {full.trial}'s: {score}"]
+        return [f"of all settings {full.trial}'s are forecast to be best: {score}"]
     tried = f"tried as {full.top_trial}" if full.top_trial else "not tried"
     cells = [[key, _value(old), _value(new)] for key, (old, new) in full.top_changes.items()]
     return [
-        f"of all settings the model expects most of these ({tried}): {score}",
-        *table(["", full.trial, "expected best"], cells, left={""}),
+        f"of all settings these are forecast to be best ({tried}): {score}",
+        *table(["", full.trial, "forecast best"], cells, left={""}),
     ]
+
+
+def trained_text(examples: Collection[int]) -> str:
+    """after 4,000 examples each; after 460 to 480 examples"""
+    low, high = min(examples), max(examples)
+    return f"after {low:,} examples each" if low == high else f"after {low:,} to {high:,} examples"
 
 
 def taken_text(weights: Mapping[str, float]) -> str:

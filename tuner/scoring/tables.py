@@ -33,15 +33,21 @@ def table(
     return lines
 
 
-def plus(value: float) -> str:
+def plus(value: float, digits: int = 3) -> str:
     """+.031, -.004, and .000 without a sign."""
-    text = f"{value:+.3f}"
-    return ".000" if float(text) == 0 else text.replace("0.", ".", 1)
+    text = f"{value:+.{digits}f}"
+    return f"{0:.{digits}f}"[1:] if float(text) == 0 else text.replace("0.", ".", 1)
+
+
+def difference_parts(difference: Difference) -> tuple[str, str]:
+    """+.002 and [-.001, +.005]; +.0015 and [+.0003, +.0029], lest an end be read as zero."""
+    value, low, high = difference
+    digits = 4 if any(round(end, 3) == 0 != round(end, 4) for end in (low, high)) else 3
+    return plus(value, digits), f"[{plus(low, digits)}, {plus(high, digits)}]"
 
 
 def difference_text(difference: Difference, tie: str = ", a tie") -> str:
-    ends = f"[{plus(difference.low)}, {plus(difference.high)}]"
-    return f"{plus(difference.value)} {ends}" + (tie if difference.tie else "")
+    return " ".join(difference_parts(difference)) + (tie if difference.tie else "")
 
 
 def cut(line: str) -> str:

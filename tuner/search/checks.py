@@ -168,7 +168,7 @@ def describe_run(folder: Path) -> str:
     state = read_state(folder / LEDGER, lambda line: None)
     counts = state.counts()
     done = sum(counts.values()) - counts["open"]
-    return f"{done} of {state.num_samples} trials done, {counts['open']} under way"
+    return f"{done} of {state.num_samples} configurations done, {counts['open']} under way"
 
 
 def check_unchanged(

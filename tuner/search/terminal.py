@@ -39,6 +39,7 @@ BAR = (6, 20)  # the narrowest and the widest; where there is less room, there i
 DOING = len("evaluating")  # the longest of what a trial does
 NAME = 5  # letters that a task's name has at least, where there is little room
 ENDS: tuple[Outcome, ...] = ("promoted", "waiting", "pruned", "failed", "lost")
+HEAD = 60  # letters of the first line where it goes on below; in a narrower window it is cut
 SETTINGS = 6  # lines at most, and no more than a quarter of the screen
 
 
@@ -193,7 +194,8 @@ class View:
         """At most `height` lines, for what is true at `now`; a usual screen cuts none of them."""
         self.refresh(self.engine.state)
         live = list(self.engine.live.values())
-        lines = [self.head(now), self.speed(now)]
+        lines = textwrap.wrap(self.head(now), max(HEAD, width - 1), subsequent_indent="  ")
+        lines.append(self.speed(now))
         if self.settings:
             lines += textwrap.wrap(
                 self.settings,
@@ -218,13 +220,15 @@ class View:
     def head(self, now: float) -> str:
         counts, trials = self.counts, self.engine.stages.trials
         done = sum(counts.values()) - counts["running"]
-        name = [self.engine.state.name] if self.engine.state.name else []
-        parts = [*name, f"{done} of {trials} trials", f"{len(self.engine.live)} running"]
-        parts += [f"{counts[end]} {end}" for end in ENDS if counts[end]]
-        repeats = len(self.engine.state.repeats)
-        parts += [f"{repeats} again with other seeds"] if repeats else []
+        name = [f"run {self.engine.state.name}"] if self.engine.state.name else []
+        live = len(self.engine.live)
+        parts = [*name, f"{done} of {trials} configurations"]
+        parts.append(f"{live} trial{'s' if live != 1 else ''} running")
         left = self.left(now)
         parts.append(clock(now - self.began) + (f", about {clock(left)} left" if left else ""))
+        parts += [f"{counts[end]} {end}" for end in ENDS if counts[end]]
+        repeats = len(self.engine.state.repeats)
+        parts += [f"{repeats} repeat{'s' if repeats != 1 else ''}"] if repeats else []
         return "  ".join(parts)
 
     def speed(self, now: float) -> str:
@@ -236,7 +240,7 @@ class View:
             self.samples.popleft()
         then, before = self.samples[0]
         rate = max(0, total - before) / (now - then) if now > then else 0
-        return self.best + (f"  {rate:,.0f} examples/s" if rate else "")
+        return self.best + (f"  {rate:,.0f} training examples/s" if rate else "")
 
     def columns(self) -> list[str]:
         """What scores are shown of: the goal, then the tasks; nothing before the first scores."""
@@ -306,7 +310,7 @@ def best_line(state: RunState) -> str:
     if best is None or entry is None:
         return "none has finished yet"
     name = "" if state.goal in OVERALL_NAMES else f"{state.goal} "
-    return f"best {name}{scored(entry, state.goal)} ({best.id})"
+    return f"best finished: {name}{scored(entry, state.goal)} ({best.id})"
 
 
 def settings_of(state: RunState) -> str:

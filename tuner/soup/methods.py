@@ -217,7 +217,7 @@ BEST, GREEDY, DISTILLED = "best single", "greedy soup", "distilled"
 METHODS: dict[str, Method] = {
     BEST: Method(SINGLE, "the best trial's best checkpoint", best_single),
     GREEDY: Method(WEIGHTS, "weights averaged, each kept only if it helps", greedy_soup),
-    "uniform soup": Method(WEIGHTS, "weights of all averaged", uniform_soup, fixed=True),
+    "uniform soup": Method(WEIGHTS, "mean of all weights", uniform_soup, fixed=True),
     "weighted soup": Method(
         WEIGHTS, "greedy, the better counting more", weighted_soup, expensive=True
     ),
@@ -225,7 +225,10 @@ METHODS: dict[str, Method] = {
         WEIGHTS, "weights of the best trial's last checkpoints averaged", trajectory_soup
     ),
     "model stock": Method(
-        WEIGHTS, "weights of all averaged, and drawn to the start", model_stock, fixed=True
+        WEIGHTS,
+        "mean of all weights, pulled towards the start of training",
+        model_stock,
+        fixed=True,
     ),
     "learned soup": Method(WEIGHTS, "weights averaged by learned coefficients", learned_soup),
     "learned heads": Method(
@@ -237,8 +240,8 @@ METHODS: dict[str, Method] = {
     DISTILLED: Method(SINGLE, "one model that the best ensemble taught", distilled),
     "mean": Method(PREDICTIONS, "mean of the probabilities and values", unweighted(MEAN)),
     "weighted mean": Method(PREDICTIONS, "mean, the better counting more", weighted(MEAN)),
-    "vote": Method(PREDICTIONS, "mode of the classes, median of the values", unweighted(VOTE)),
-    "weighted vote": Method(PREDICTIONS, "vote, the better counting more", weighted(VOTE)),
+    "vote": Method(PREDICTIONS, "commonest class, median of the values", unweighted(VOTE)),
+    "weighted vote": Method(PREDICTIONS, "vote, better models counting more", weighted(VOTE)),
     "greedy ensemble": Method(PREDICTIONS, "greedy mean for each task", greedy_ensemble),
     "prior ensemble": Method(
         PREDICTIONS, "greedy mean for each task, the better counting more", greedy_weighted(MEAN)
@@ -247,7 +250,9 @@ METHODS: dict[str, Method] = {
         PREDICTIONS, "vote of the prior ensemble's members", greedy_weighted(VOTE)
     ),
     "picked ensemble": Method(
-        PREDICTIONS, "mean for each task, selected with replacement", ensemble_selection
+        PREDICTIONS,
+        "mean for each task, by ensemble selection with replacement",
+        ensemble_selection,
     ),
 }
 QUICK = [name for name, method in METHODS.items() if not method.expensive]

@@ -220,28 +220,29 @@ def recommend(results: Sequence[MethodResult], against: str = BEST) -> tuple[Met
     close = taken.models == best.models and lead.value <= lead.standard_error
     if close and best in level:
         taken = best
-    return taken, _sentence(taken, first, best)
+    return taken, _sentence(taken, first, best, len(results))
 
 
-def _sentence(taken: MethodResult, first: MethodResult, best: MethodResult) -> str:
+def _sentence(taken: MethodResult, first: MethodResult, best: MethodResult, methods: int) -> str:
     """What to take, why, and how sure that is."""
     value, low, high = map(short, taken.held_out.around())
-    said = (
-        f"take the {taken.name} ({_models(taken.models)}), {value} [{low}, {high}] cross-fitted: "
-    )
+    said = f"take the {taken.name} ({_models(taken.models)}): {value} [{low}, {high}] "
+    said += "on rows that did not choose it (cross-fitted). "
     if taken is first:
-        said += "nothing scores higher"
+        said += "No other method scores higher"
     else:
         apart = difference_text(first.held_out - taken.held_out, tie="")
-        said += f"the highest, the {first.name} with {_models(first.models)}, "
-        said += f"is not surely better ({apart})"
+        said += f"The highest, the {first.name} ({_models(first.models)}), is ahead by {apart}, "
+        said += "which may be chance"
     if taken.combinations == best.combinations:
         return said
     lead = taken.held_out - best.held_out
-    apart = difference_text(lead, tie="")
-    if lead.low > 0:
-        return f"{said}, and it is surely better than the {best.name} ({apart})"
-    return f"{said}; the {best.name} may be as good ({apart})"
+    apart, other = difference_text(lead, tie=""), f"the {best.name} ({_models(best.models)}, "
+    other += f"{short(best.held_out.value)})"
+    if lead.tie or lead.low < 0:
+        return f"{said}. T{other[1:]} may be as good: the difference is {apart}"
+    # The interval is one method's, and it is the best of many that is looked at.
+    return f"{said}. It leads {other} by {apart}, not counting that {methods} methods were tried"
 
 
 def _models(count: int) -> str:

@@ -24,7 +24,7 @@ from tuner.runs.open import FinishedRun, has_begun, open_run
 from tuner.runs.state import OVERALL
 from tuner.scoring.dev_rows import DevRows
 from tuner.scoring.ensemble import blend
-from tuner.scoring.tables import WIDTH, cut, plus, table
+from tuner.scoring.tables import WIDTH, cut, difference_text, plus, table
 from tuner.soup.combinations import MEAN, WEIGHTS, Combination
 from tuner.soup.ensemble_file import EnsembleMember, EnsembleSpec
 from tuner.soup.ingredients import Ingredient, collect
@@ -240,7 +240,7 @@ def ensembles_text(found: Ensembles, every: bool = False) -> str:
     rows = []
     for result in shown:
         apart = result.difference
-        lead = f"{plus(apart.value)} [{plus(apart.low)}, {plus(apart.high)}]" if apart else "-"
+        lead = difference_text(apart, tie="") if apart else "-"
         rows.append(
             [
                 f"{'*' if result.name == found.recommended else ' '} {result.name}",
@@ -251,7 +251,7 @@ def ensembles_text(found: Ensembles, every: bool = False) -> str:
         )
     header = ["  method", "cross-fit", "gap", "score", f"vs {found.against}", "models", *tasks]
     lines = [cut(f"left out {each}") for each in found.skipped]
-    lines += [*wrap(found.sentence, WIDTH), ""]
+    lines += [*wrap(f"{found.sentence}.", WIDTH), ""]
     more = len(found.results) - len(shown)
     rest = f"; {more} more with -v" if more else ""
     lines.append(f"methods, by their cross-fitted score (cross-fit){rest}")

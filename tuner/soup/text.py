@@ -21,7 +21,7 @@ from model.modules.encoder_defaults import HUB_ID, MINILM, TINY
 from model.tasks.task_set import Task
 from tuner.runs.open import FinishedRun
 from tuner.scoring.crossfit import Difference
-from tuner.scoring.tables import WIDTH, cut, plus, table
+from tuner.scoring.tables import WIDTH, cut, difference_text, plus, table
 from tuner.soup.combinations import WEIGHTS
 from tuner.soup.methods import BEST, DISTILLED, GREEDY, PREDICTIONS
 from tuner.soup.record import MethodRecord, SoupRecord, slug
@@ -33,7 +33,10 @@ Settings = Mapping[str, Mapping[str, Any]]  # by trial
 
 def soup_text(soup: SoupRecord, run: Path, every: bool = False) -> str:
     """The table has the methods that matter, or `every` one."""
-    sentence = [*wrap(soup.recommendation, WIDTH), *(f"caution: {each}" for each in soup.cautions)]
+    sentence = [
+        *wrap(f"{soup.recommendation}.", WIDTH),
+        *(f"caution: {each}" for each in soup.cautions),
+    ]
     parts = [_head(soup), sentence, _methods(soup, run, every), _places(soup, run)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -82,7 +85,7 @@ def _method(method: MethodRecord, recommended: str, others: list[str]) -> list[s
         f"{mark} {method.name}",
         *((short(fitted.value), plus(fitted.gap)) if fitted else "--"),
         f"{short(score.value)} [{short(score.low)}, {short(score.high)}]",
-        f"{plus(apart.value)} [{plus(apart.low)}, {plus(apart.high)}]" if apart else "-",
+        difference_text(apart, tie="") if apart else "-",
         str(method.models),
         f"{method.evaluations:.3g}",
         *(short(scores[name].value) for name in others),
@@ -253,7 +256,7 @@ def scores(
     if mine.cross_fitted:
         lines.append(f"| cross-fitted | | {interval(mine.cross_fitted)} |")
     if mine.difference:
-        lines.append(f"| against the best single | | {interval(mine.difference, '+')} |")
+        lines.append(f"| lead over the best single | | {interval(mine.difference, '+')} |")
     if class_names:
         lines.append("")
     for task, names in class_names.items():

@@ -865,11 +865,52 @@ def test_each_that_goes_no_further_is_told_once_with_rank_and_cutoff(
     assert set(first) == set(SCORES) - {"t0000", "t0001", "t0002"}
     assert first["t0003"] == "pruned at 100 examples: .310, rank 4 of 5 so far, cutoff .510"
     assert first["t0008"] == "pruned at 100 examples: .110, rank 9 of 9, cutoff .710"
-    # Two go along whatever they score.
-    assert first["t0004"] == "pruned at 100 examples: .810, rank 2 of 9, t0001 and t0000 go on"
+    # Two go along whatever they score: where that decides there is no cutoff.
+    assert first["t0004"] == (
+        "pruned at 100 examples: .810, rank 2 of 9; t0001 (the first start point, in any case) "
+        "and t0000 (the default, in any case) go on"
+    )
     assert sum(" pruned at 300 examples: " in line for line in told) == 2
     assert len({line for line in told if " pruned " in line}) == len(first) + 2
     assert not any(line.startswith("t0008 finished") for line in told)  # it was clear at once
+
+
+@pytest.mark.parametrize(
+    ("default", "start", "why"),
+    [
+        (0.78, 0.2, "t0000 (the default, and nothing is clearly above it) goes on"),
+        (0.2, 0.77, "t0001 (the first start point, and nothing is clearly above it) goes on"),
+        (0.2, 0.2, ""),
+    ],
+)
+def test_the_best_that_has_no_final_is_told_who_has_it_and_why(
+    engine_of: Callable[..., Engine], default: float, start: float, why: str
+) -> None:
+    told: list[str] = []
+    engine = engine_of(Stages((Rung(100, 3), Rung(900, 1))), slots=1)
+    engine.log = told.append
+    scores = iter([default, start, 0.8])
+    while not engine.done:
+        while job := engine.next_job():
+            engine.started(job.trial, "host", 1)
+        (name,) = engine.live
+        trial = engine.state.trials[name]
+        score = next(scores, 0.9)
+        found = record(trial.length, score) | {"interval": [score - 0.05, score + 0.05]}
+        if engine.evaluated(name, found):
+            engine.finished(name)
+    said = [line for line in told if line.startswith("t0002 pruned")]
+    whole = f"t0002 pruned at 100 examples: .800 ± .050, rank 1 of 3; {why}"
+    assert said == ([whole] if why else [])
+    begun = [line.split(":")[0] for line in told if " started " in line]
+    own = len(engine.space.start_from)
+    assert begun == [
+        "t0000 started (default)",
+        f"t0001 started (start point 1 of {own})",
+        f"t0002 started (start point 2 of {own})",
+        "t0003 started (final)",
+    ]
+    assert any("'s settings in full, for 900 examples" in line for line in told)
 
 
 def test_configurations_that_go_on_rest_at_their_rungs_and_train_no_example_twice(

@@ -37,7 +37,7 @@ from tuner.report.compare.collect import collect_comparison
 from tuner.report.history.collect import collect_history, hypervolumes
 from tuner.report.history.section import history_section
 from tuner.report.importance.collect import collect_importance
-from tuner.report.importance.draw import draw_importance
+from tuner.report.importance.draw import _wide_enough, draw_importance
 from tuner.report.importance.section import mattered_section
 from tuner.report.mistakes.collect import best_trial_of, collect_mistakes, worst_of
 from tuner.report.mistakes.draw import draw_result
@@ -226,7 +226,8 @@ def test_the_sentence_and_the_table_have_one_word_for_how_a_trial_ended(
     wanted = {trial.id: read.state.outcome(trial) for trial in read.state.trials.values()}
     assert dict(rows) == wanted and set(wanted.values()) == {"pruned", "failed"}
     counted = Counter(wanted.values())
-    assert f"{counted['pruned']} pruned, {counted['failed']} failed." in text
+    said = f"configurations, in {len(wanted)} trials: {counted['pruned']} pruned, "
+    assert f"{said}{counted['failed']} failed." in text
 
 
 # --- the page -----------------------------------------------------------------------------------
@@ -236,11 +237,12 @@ def test_the_sentence_and_the_table_have_one_word_for_how_a_trial_ended(
 def test_the_gain_is_not_taken_for_that_of_a_model_that_was_trained_for_longer(
     longest: int, said: bool
 ) -> None:
-    gain = Gain(Difference(0.02, 0.01, 0.03), configurations=9, examples=400)
-    summary = SimpleNamespace(gain=gain, best=[SimpleNamespace(examples=longest)])
+    gain = Gain(Difference(0.02, 0.01, 0.03), configurations=9, examples=(400, 400))
+    best = SimpleNamespace(trial="t0007", examples=longest)
+    summary = SimpleNamespace(gain=gain, best=[best])
     text = Page(str(gain_of(SimpleNamespace(summary=summary)))).text  # type: ignore[arg-type]
-    assert "after 400 examples each" in text and "best of 9 configurations" in text
-    assert ("The recommended model was trained for 1,200 examples: this is not" in text) == said
+    assert "Searching paid: after 400 examples each, the best of 9 configurations" in text
+    assert ("The best trial, t0007, was trained for 1,200: its own lead" in text) == said
 
 
 @pytest.mark.parametrize("made", ["page", "souped"])
@@ -361,8 +363,8 @@ def test_a_search_by_the_clock_is_repeated_at_its_size(run: Path) -> None:
 def test_what_is_expected_in_full_is_named_for_what_it_is() -> None:
     seen: Any = SimpleNamespace(summary=SimpleNamespace(expected=EXPECTED))
     said = Page(str(expected_in_full(seen))).text
-    assert "settings, trained in full, score lower than the default does: 4 %." in said
-    assert "the settings that it expects most of (not tried) .720 ± .030" in said
+    assert "settings, trained in full, score lower than the default: 4 %." in said
+    assert "the settings forecast to be best (not tried) .720 ± .030" in said
     assert "pair.encoding.near cosine cross" in said
     assert "Weight of what first says, by task (1: as it is): mood 0.96, near nothing." in said
     seen.summary.expected = None
@@ -406,11 +408,8 @@ def test_with_a_task_as_objective_its_score_goes_by_its_name(run: Path, tmp_path
         part = Page(answer_section(loaded, answer, "").body)
         if not souped:  # with a soup its own sentence comes first
             assert re.search(rf"scores {short(value)} \[.*?\] in mood on dev", part.text)
-        assert [name for name in part.texts if name in ("models", "mood", "overall")] == [
-            "models",
-            "mood",
-            "overall",
-        ]
+        columns = ["models", "mood", "overall"]
+        assert [name for name in part.texts if name in columns] == columns
         cells = [of["data-key"] for of in part.all("td") if "data-key" in of]
         assert str(value) in cells and str(entry["score"]) in cells
         figure = draw_scores(answer, "")
@@ -469,19 +468,50 @@ def test_every_trial_is_drawn_the_default_and_the_pruned_hollow(run: Path) -> No
     scored = [t.id for t in loaded.state.search_trials if t.status in ("finished", "stopped")]
     assert [point.trial for point in importance.points] == scored
     assert {point.kind for point in importance.compared} <= {"full", "default"}
-    key = importance.ordered[0]
-    drawn = [figure for figure in draw_importance(importance, "") if figure.title == key]
-    marks = {trace["name"]: trace["marker"]["symbol"] for trace in drawn[0].data}
-    assert marks["trained in full"] == "circle"
-    assert all(symbol.endswith("-open") for name, symbol in marks.items() if "full" not in name)
-    having = [point for point in importance.points if key in point.params]
-    assert sum(len(trace["x"]) for trace in drawn[0].data) == len(having)
+    figures = {figure.title: figure for figure in draw_importance(importance, "")}
+    for key in importance.ordered:
+        drawn = figures[key].data
+        marks = {trace["name"]: trace["marker"]["symbol"] for trace in drawn}
+        assert marks["trained in full"] == "circle"
+        assert all(symbol.endswith("-open") for name, symbol in marks.items() if "full" not in name)
+        assert sum(len(trace["x"]) for trace in drawn) == len(importance.points)
     (effects,) = [each for each in draw_importance(importance, "") if each.id == "effects"]
     tasks = set(loaded.tasks.names)
     assert {effects.layout[f"yaxis{n or ''}"]["title"]["text"] for n in (0, 2, 3)} == tasks
     assert all(math.isfinite(mean) for trace in effects.data for mean in trace["y"])
     said = Page(mattered_section(importance, "").body).text
     assert not importance.tasks or "What mattered for each task" in said
+
+
+def test_a_default_outside_the_space_is_drawn_at_its_edge_with_its_value(run: Path) -> None:
+    loaded = load_run(run)
+    importance = collect_importance(loaded)
+    (default,) = [point for point in importance.points if point.kind == "default"]
+    # The encoder's own rate is inside the space; the space offers no such batches.
+    assert default.own["optim.learning_rate"] == 1e-3 and default.own["batch.sizes"] == [16] * 3
+    other = importance.points[1]
+    key, less = "encoder.dropout", {"optim.learning_rate": other.params["optim.learning_rate"]}
+    moved = replace(default, params={}, own={**default.own, key: 0.9})
+    points = [moved, replace(other, params=less), *importance.points[2:]]
+    drawn = {f.title: f for f in draw_importance(replace(importance, points=points), "")}
+    for name, x, told in (
+        ("optim.learning_rate", 1e-3, ""),
+        ("batch.sizes", "[16, 16, 16]", "[16, 16, 16]"),
+        (key, 0.3, "0.9"),
+    ):
+        mark = drawn[name].data[-1]
+        assert (mark["x"], mark["y"], mark["text"]) == ([x], [default.score], [told])
+        assert mark["marker"]["symbol"] == "diamond-open"
+        said = f"Its value, {told}, is outside the space" in drawn[name].reading
+        assert said == bool(told) == ("outside" in mark["name"])
+        count = sum(len(trace["x"]) for trace in drawn[name].data)
+        assert count == len(points) - (name not in less)
+        assert ("Not drawn: 1 of" in drawn[name].reading) == (name not in less)
+
+
+def test_scores_that_are_alike_do_not_look_far_apart() -> None:
+    assert _wide_enough([{"y": [0.5598, 0.56]}]) == {"range": pytest.approx([0.5499, 0.5699])}
+    assert _wide_enough([{"y": [0.5]}, {"y": [0.7]}]) == {}
 
 
 def test_few_trials_have_effects_though_no_importances(run: Path) -> None:
@@ -493,7 +523,10 @@ def test_few_trials_have_effects_though_no_importances(run: Path) -> None:
     assert 3 <= len(importance.compared) < 6 and not importance.shares and importance.why_not
     assert "effects" in {figure.id for figure in draw_importance(importance, "")}
     said = Page(mattered_section(importance, "").body).text
-    assert "the importances say nothing" in said and "What moves which task" in said
+    assert "takes at least 6 configurations" in said and "What moves which task" in said
+    tried = importance.effects[0].configurations
+    assert 3 <= tried <= len(importance.points)
+    assert f"nothing is seen that the parameter does for that task, in {tried} config" in said
 
 
 def test_marks_can_be_seen_on_any_paper() -> None:

@@ -124,7 +124,7 @@ def test_it_goes_on_by_force_from_where_it_was(old: Path) -> None:
 
     done = run_here(old.parent, *again, "--force")
     assert done.returncode == 0, done.stderr
-    assert "4 of 4 trials" in done.stdout
+    assert "4 of 4 configurations" in done.stdout
     state = state_of(old)
     assert list(state.trials) == ["t0000", "t0001", "t0002", "t0003"]
     assert state.counts()["open"] == 0

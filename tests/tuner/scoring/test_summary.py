@@ -16,6 +16,7 @@ from tuner.runs.state import EVENTS, RunState
 from tuner.scoring.crossfit import Difference
 from tuner.scoring.summarise import summarise
 from tuner.scoring.summary import Expected, Repeated, Spent
+from tuner.scoring.tables import difference_text
 
 TASKS = load_task_set("sample")
 FIVE, TWO, DEGREE = TASKS.names
@@ -172,7 +173,7 @@ def test_the_counts_tell_how_trials_ended(whole: Run) -> None:
     ]
     assert summary.lost == ["t0008"]
     text = readable(summary.text())
-    assert "9 of 12 trials (3 finished, 2 pruned, 3 failed, 1 lost)" in text
+    assert "9 of 12 configurations (3 finished, 2 pruned, 3 failed, 1 lost)" in text
     assert "2 failed (memory), t0005, t0006: no memory for a batch of 32" in text
     assert "1 failed (code), t0007: KeyError: 'x' red" in text
     assert "1 lost with the machine, t0008" in text
@@ -199,8 +200,10 @@ def test_what_was_trained_is_told_by_the_trials_lengths(tmp_path: Path) -> None:
     assert summary.counts["finished"] == 1 and summary.counts["pruned"] == 2
     assert summary.spent == [Spent(MOST // 3, 3, MOST), Spent(MOST, 1, MOST)]
     text = readable(summary.text())
-    assert "3 of 3 trials (1 finished, 2 pruned)" in text and "24,000 examples trained" in text
-    assert "trials by examples, and their share: 3 of 4,000 (50 %), 1 of 12,000 (50 %)" in text
+    assert "3 of 3 configurations (1 finished, 2 pruned)\n  4 trials, 24,000 examples" in text
+    assert (
+        "trials by planned examples, and their share: 3 × 4,000 (50 %), 1 × 12,000 (50 %)" in text
+    )
 
 
 def test_a_final_is_the_best_and_compared_with_the_default_where_both_have_been(
@@ -210,17 +213,34 @@ def test_a_final_is_the_best_and_compared_with_the_default_where_both_have_been(
     best, final = climb(run)
     summary = run.summary()
     assert [row.trial for row in summary.best[:2]] == [final, best]
-    assert summary.lead_at == MOST // 3
+    assert summary.lead_at == (MOST // 3, MOST // 3)
     rows = {row.trial: row.overall for row in summary.best}
     assert summary.lead.value == pytest.approx(rows[best] - rows["t0000"])
-    assert "against the default, 4,000 examples each" in readable(summary.text())
+    assert "best against the default, after 4,000 examples each" in readable(summary.text())
     gain = summary.gain
-    assert gain is not None and (gain.configurations, gain.examples) == (3, MOST // 3)
+    assert gain is not None and (gain.configurations, gain.examples) == (3, (MOST // 3,) * 3)
     assert gain.difference.low <= gain.difference.value <= gain.difference.high
     text = summary.text()
-    assert "gain over the default on held-out rows: " in text
-    said = "(of choosing among 3 configurations, 4,000 examples each; not that of the best model)"
-    assert said in text  # which had 12,000
+    assert f"{gain.verdict}: " in text
+    assert "  best of 3 configurations against the default, on rows that did not choose it," in text
+    said = f"after 4,000 examples each; {final} was trained for 12,000: its own lead is not known"
+    assert f"  {said}" in text
+
+
+def test_what_was_not_trained_alike_is_told_with_both_lengths(tmp_path: Path) -> None:
+    """An evaluation comes after a whole step of each task, so a rung's are not of one length."""
+    run = Run(tmp_path, **RUNGS)
+    short = {"length": MOST // 3, "level": 0, "evaluations": 0, "end": ""}
+    for right, examples, more in ((0.5, 4_020, {"origin": "default"}), (0.8, 4_000, {})):
+        params = {"params": {}, "number": None} if more else {}
+        name = run.trial(right, **more, **params, **short)
+        run.evaluate(name, right, examples)
+        run.add("finished", trial=name)
+    summary = run.summary()
+    assert summary.gain is not None and sorted(summary.gain.examples) == [4_000, 4_020]
+    assert summary.lead_at == (4_000, 4_020)
+    text = readable(summary.text())
+    assert text.count("after 4,000 to 4,020 examples") == 2 and "examples each" not in text
 
 
 def test_a_final_that_its_machine_took_along_is_no_failure_of_the_search(tmp_path: Path) -> None:
@@ -287,7 +307,7 @@ def test_the_best_is_compared_with_the_default_on_the_same_examples(whole: Run) 
     rows = {row.trial: row.overall for row in summary.best}
     assert summary.lead.value == pytest.approx(rows["t0001"] - rows["t0000"])
     found = re.search(
-        r"best settings against the default, 12,000 examples each, on all rows: (.*)",
+        r"best against the default, after 12,000 examples each, on all rows: (.*)",
         summary.text(),
     )
     assert found and re.fullmatch(r"\+\.\d{3} \[\+\.\d{3}, \+\.\d{3}\]", found[1])
@@ -319,7 +339,7 @@ def test_the_cross_fitted_score_and_gap_stand_beside_the_plain_one(run: Run) -> 
     assert fitted is not None and fitted.plain == pytest.approx(summary.best[0].overall)
     assert fitted.gap > 0
     assert "cross-fitted (chosen on one half, scored on the other): ." in readable(summary.text())
-    assert f", gap +{fitted.gap:.3f})".replace("+0.", "+.") in summary.text()
+    assert f"(optimism gap +{fitted.gap:.3f})".replace("+0.", "+.") in summary.text()
 
 
 def test_every_evaluation_of_a_finished_trial_is_a_candidate(
@@ -457,14 +477,14 @@ EXPECTED = Expected(
 
 def test_the_best_that_is_expected_stands_beside_the_best_that_was_seen(whole: Run) -> None:
     text = readable(whole.summary(expected=EXPECTED).text())
-    assert "expected in full, 5,400 examples: t0004's settings .700 ± .020" in text
+    assert "forecast in full, 5,400 examples: t0004's settings .700 ± .020" in text
     assert "the default is better in full than the recommended model's settings: 4 %" in text
-    assert "of all settings the model expects most of these (not tried): .720 ± .030" in text
+    assert "of all settings these are forecast to be best (not tried): .720 ± .030" in text
     assert re.search(r"pair.encoding.near +cosine +cross\n +smart.steps +3 +-\n", text)
     assert "taken from first: mood 0.96, near nothing" in text
     same = replace(EXPECTED, top_changes={}, earlier=(), recommended=False)
     said = readable(whole.summary(expected=same).text())
-    assert "of all settings the model expects most of t0004's: .720 ± .030" in said
+    assert "of all settings t0004's are forecast to be best: .720 ± .030" in said
     assert "the default is better in full than the best trial's settings: 4 %" in said
     assert "taken from" not in said
 
@@ -502,3 +522,12 @@ def test_an_empty_ledger_can_be_summed_up(tmp_path: Path) -> None:
 def test_a_difference_is_a_tie_when_its_interval_holds_nothing() -> None:
     assert Difference(0.01, -0.01, 0.03).tie and Difference(0.01, 0.0, 0.02).tie
     assert not Difference(0.01, 0.001, 0.03).tie and not Difference(-0.01, -0.02, -0.001).tie
+
+
+def test_an_end_beside_zero_is_not_read_as_zero() -> None:
+    ahead, level = Difference(0.0015, 0.0003, 0.0029), Difference(0.0014, -0.0002, 0.003)
+    assert difference_text(ahead) == "+.0015 [+.0003, +.0029]"
+    assert difference_text(level) == "+.0014 [-.0002, +.0030], a tie"
+    assert difference_text(Difference(0.002, 0.0, 0.003)) == "+.002 [.000, +.003], a tie"
+    # What four digits do not show is no difference.
+    assert difference_text(Difference(0.002, 1e-9, 0.003)) == "+.002 [.000, +.003], a tie"

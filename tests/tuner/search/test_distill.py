@@ -41,7 +41,7 @@ def test_the_best_ensemble_teaches_one_model_more(tmp_path: Path) -> None:
     run = tmp_path / "taught"
     state = state_of(run)
     (trial,) = state.distilled
-    assert name_of(trial, state) == f"{trial.id} = {trial.of} distilled"
+    assert name_of(trial, state) == f"{trial.id} finished, {trial.of} distilled"
     best = state.best_trial()
     assert trial.status == "finished" and best is not None and best.id != trial.id
     assert trial.of == best.configuration and trial.examples == best.examples

@@ -90,8 +90,10 @@ def test_run_search_returns_what_came_of_it(searched: Any) -> None:
     assert sum(searched.state.counts().values()) == 12
     assert searched.state.ended == "complete"
     said = searched.summary.text()
-    assert "12 of 12 trials" in said
-    assert "trials by examples, and their share: 16 of 160 (" in said and "), 4 of 480 (" in said
+    assert "12 of 12 configurations" in said
+    assert (
+        "trials by planned examples, and their share: 16 × 160 (" in said and "), 4 × 480 (" in said
+    )
     steps = said.partition("\nnext\n")[2].splitlines()
     assert [step.split()[:3] for step in steps] == [
         ["tensorboard", "--logdir", str(searched.folder)],
@@ -291,7 +293,7 @@ def test_a_run_is_not_started_twice_but_extended(without_ray: None, storage: Pat
     first = settings(storage_path=storage, num_samples=2)
     run_search(**first)
     before = (storage / "default" / "ledger.jsonl").read_bytes()
-    with pytest.raises(InputError, match=r"2 of 2 trials done, 0 under way.*--resume"):
+    with pytest.raises(InputError, match=r"2 of 2 configurations done, 0 under way.*--resume"):
         run_search(**first)
     assert (storage / "default" / "ledger.jsonl").read_bytes() == before
     curves = curves_of(storage / "default")

@@ -77,7 +77,7 @@ def test_a_driver_killed_five_times_ends_like_one_left_alone(
         search.kill()
     done = run_here(tmp_path, *SAME, "--resume")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{TRIALS} of {TRIALS} trials" in done.stdout
+    assert f"{TRIALS} of {TRIALS} configurations" in done.stdout
     assert_whole(folder, undisturbed)
     assert state_of(folder).starts == KILLS + 1
 

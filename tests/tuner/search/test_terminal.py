@@ -226,8 +226,8 @@ def test_the_block_is_drawn_in_place_below_the_events(terminal: Terminal) -> Non
     console.draw(engine)
     shown = terminal.screen()
     assert [line[10:] for line in shown[:5]] == [f"event {step}" for step in range(1, 6)]
-    assert shown[5].startswith("x  1 of 6 trials  2 running  0:00")
-    assert shown[6].startswith("best .720 [.700, .740] (t0000)")
+    assert shown[5].startswith("run x  1 of 6 configurations  2 trials running  0:00")
+    assert shown[6].startswith("best finished: .720 [.700, .740] (t0000)")
     assert shown[7] == "  with the default configuration"
     assert shown[8].split() == ["overall", "mood"]
     assert shown[9] == "  t0001  training    " + "━" * 8 + "─" * 12 + "  42 %  500/1,200"
@@ -330,11 +330,10 @@ def test_stopped_failed_and_repeated_trials_are_counted(terminal: Terminal) -> N
     engine.add("created", trial="t0003", origin="confirm", **shared)
     engine.draining = "time"
     console.draw(engine)
-    stopping, head, best = terminal.screen()[:3]
+    stopping, head, more, best = terminal.screen()[:4]
     assert stopping == "stopping (time): what runs is being saved"
-    assert head.startswith(
-        "x  2 of 6 trials  1 running  1 pruned  1 failed  1 again with other seeds"
-    )
+    assert head.startswith("run x  2 of 6 configurations  1 trial running  0:0")
+    assert f"{head} {more}".split()[-6:] == ["1", "pruned", "1", "failed", "1", "repeat"]
     assert best == "none has finished yet"
 
 
@@ -392,7 +391,7 @@ def test_with_a_task_as_objective_its_value_is_shown() -> None:
     head, line = lines_of(engine)[-2:]
     assert head.split() == ["mood"] and line.endswith("  .500")
     engine.add("finished", trial=name)
-    assert best_line(engine.state) == "best mood .500 [.400, .600] (t0000)"
+    assert best_line(engine.state) == "best finished: mood .500 [.400, .600] (t0000)"
 
 
 def view_after(engine: FakeEngine, seconds: float, examples: int) -> tuple[View, float]:
@@ -409,7 +408,7 @@ def test_the_speed_is_that_of_all_trials_together() -> None:
     engine.live["t0002"].examples = 50  # before the search was watched
     view, now = view_after(engine, 10, 400)
     engine.live["t0002"].examples += 100
-    assert view.lines(now, 20, 100)[1].endswith("  50 examples/s")
+    assert view.lines(now, 20, 100)[1].endswith("  50 training examples/s")
     assert view.lines(now + module.WINDOW + 1, 20, 100)[1].endswith("(t0000)")
 
 
@@ -524,6 +523,6 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
     shown = screen(text, 70)
     assert [line[10:] for line in shown[:3]] == ["event 4", "event 8", "event 12"]
     assert shown[3] == "careful" and shown[-1] == "the end"
-    assert len(shown) == 9 and shown[4].startswith("x  0 of 6 trials  2 running")
+    assert len(shown) == 9 and shown[4].startswith("run x  0 of 6 configurations  2 trials running")
     assert re.fullmatch(r"  t0000  starting    [━─]{20} +\d+ %  [\d,]+/1,200", shown[6])
     assert max(map(len, shown)) < 70

@@ -419,7 +419,7 @@ def test_what_is_clearly_worse_is_not_recommended_for_an_easy_halving() -> None:
     best = held_out(EASY_FIRST)
     worse = result(GREEDY, held_out([0.71], 1).beside(best))
     taken, sentence = recommend([worse, result(BEST, best)])  # whatever their order
-    assert taken.name == BEST and sentence.endswith("nothing scores higher")
+    assert taken.name == BEST and sentence.endswith("No other method scores higher")
 
 
 def test_the_best_single_has_the_score_that_the_search_gives_it() -> None:
@@ -445,24 +445,23 @@ def test_the_sentence_says_what_to_take_why_and_how_sure_that_is() -> None:
     taken, sentence = recommend([many, soup, best])
     assert taken is soup
     assert re.fullmatch(
-        r"take the uniform soup \(1 model\), \.660 \[.*?\] cross-fitted: the highest, the mean "
-        r"with 3 models, is not surely better \(\+\.001 \[.*?\]\), and it is surely better than "
-        r"the best single \(\+\.005 \[.*?\]\)",
+        r"take the uniform soup \(1 model\): \.660 \[.*?\] on rows that did not choose it "
+        r"\(cross-fitted\)\. The highest, the mean \(3 models\), is ahead by \+\.001 \[.*?\], "
+        r"which may be chance\. It leads the best single \(1 model, \.655\) by \+\.005 \[.*?\], "
+        r"not counting that 3 methods were tried",
         sentence,
     )
     _, sentence = recommend([soup, best])
-    assert (
-        "nothing scores higher, and it is surely better than the best single (+.005 [" in sentence
-    )
+    assert "No other method scores higher. It leads the best single (1 model, .655) by" in sentence
     taken, sentence = recommend([replace(soup, held_out=held_out([0.657] * 20, 3)), best])
     assert taken.name == soup.name
-    assert "nothing scores higher; the best single may be as good (+.002 [" in sentence
+    assert "(1 model, .655) may be as good: the difference is +.002 [" in sentence
     taken, sentence = recommend([replace(soup, held_out=held_out([0.6551] * 20, 3)), best])
     assert taken is best  # a lead of less than a standard error may be luck
-    assert "the uniform soup with 1 model, is not surely better (.000 [" in sentence
+    assert "the uniform soup (1 model), is ahead by .000 [" in sentence
 
 
-def test_where_the_best_single_is_surely_behind_a_soup_that_may_lead_it_is_taken() -> None:
+def test_where_the_best_single_is_clearly_behind_a_soup_that_may_lead_it_is_taken() -> None:
     noise = np.tile(np.random.default_rng(1).normal(0, 0.01, 400), (20, 1))
     shaky = held_out([0.692] * 20, 1)
     shaky = replace(shaky, off=shaky.off + noise)
@@ -471,4 +470,4 @@ def test_where_the_best_single_is_surely_behind_a_soup_that_may_lead_it_is_taken
     assert (soup.held_out - best.held_out).value < (soup.held_out - best.held_out).standard_error
     assert (many.held_out - best.held_out).low > 0 > (many.held_out - soup.held_out).low
     taken, sentence = recommend([many, soup, best])
-    assert taken is soup and "with 3 models, is not surely better" in sentence
+    assert taken is soup and "the mean (3 models), is ahead by" in sentence

@@ -19,7 +19,7 @@ from typing import Any
 
 from model.cli.invocation import command
 from model.common.files import remove_folder
-from tuner.export.tensorboard.columns import Columns
+from tuner.export.tensorboard.columns import Columns, score_cells
 from tuner.export.tensorboard.event_files import (
     BOARD,
     HISTORY,
@@ -43,6 +43,7 @@ from tuner.runs.open import open_run
 from tuner.runs.state import (
     CLOSING,
     CONFIRM,
+    DEFAULT,
     DISTILLED,
     Event,
     Outcome,
@@ -177,9 +178,12 @@ class Board:
     def _start(self, trial: TrialState) -> None:
         self.files[trial.id] = EventFile(self._place(trial))
         best = trial.chosen(self.state.objectives) if trial.status != "open" else None
-        score = None if best is None else float(best["score"])
+        scores = {}
+        if best is not None:
+            tasks = {name: of.get("value") for name, of in best.get("tasks", {}).items()}
+            scores = score_cells(best["score"], tasks)
         outcome = self.state.outcome(trial) if trial.status != "open" else "running"
-        cells = self.columns.values(trial.settings, trial.origin, outcome, score)
+        cells = self.columns.values(trial.settings, trial.origin, outcome, scores)
         start = session_start(name_of(trial, self.state), cells, trial.created)
         self.files[trial.id].add(start, trial.created)
 
@@ -244,14 +248,18 @@ class Board:
 
 
 def name_of(trial: TrialState, state: RunState) -> str:
-    """In the table and its order: t0000 default, t0009 = t0003 longer, t0012 failed."""
-    name = f"{trial.id} default" if trial.origin == "default" else trial.id
+    """In the table and its order: "t0000 pruned, default", "t0009 finished, t0003 longer".
+
+    The outcome first, as the table cuts names. None of one that runs: a TensorBoard that is open
+    holds on to the name.
+    """
+    parts = [trial.id if trial.status == "open" else f"{trial.id} {state.outcome(trial)}"]
+    parts += ["default"] * (trial.origin == DEFAULT)
     if trial.of is not None:
         again = ["distilled" if trial.origin == DISTILLED else "longer"] * (trial.origin != CONFIRM)
         again += [f"seed {trial.seed}"] * state.has_another_seed(trial)
-        name += f" = {trial.of} {', '.join(again)}"
-    outcome = state.outcome(trial)
-    return f"{name} {outcome}" if outcome in ("pruned", "failed", "lost") else name
+        parts += [f"{trial.of} {' '.join(again)}"]
+    return ", ".join(parts)
 
 
 def scores_of(group: str, evaluation: Mapping[str, Any]) -> dict[str, float | None]:

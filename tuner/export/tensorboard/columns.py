@@ -13,23 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from model.common.errors import InputError
-from model.common.untrusted import read_json
 from model.config.values import find_setting
-from model.modules.encoder import ATTENTION_DROPOUT, HIDDEN_DROPOUT, place_of
-from model.modules.encoder_defaults import file_of
-from model.training.prepare import fill_in
 from tuner.runs.state import OUTCOMES, Outcome
+from tuner.space.default import default_values
 from tuner.space.domains import Choice, Fixed, Number, Parameter, is_number, value_text
 from tuner.space.space import Space
-from tuner.space.values import matches, meaning, spread
+from tuner.space.values import spread
 
 Value: TypeAlias = "str | float | bool"
 
 ORIGIN, OUTCOME = "origin", "outcome"
 # TensorBoard shows five settings, by name, and only then scores, which a usual screen has no room
-# for. So the score that counts is a column among the settings too; a capital comes before all.
+# for. So the scores are columns among the settings too; capitals come before all.
 SCORE = "Overall"
+TASK = "Score "  # of each task, which is its label; "Overall" comes before it
+RATE = "optim.learning_rate"  # shown before other settings, where there is room for one
 FIRST = 5  # settings that TensorBoard ticks
 LETTERS = 12  # that fit above an axis of the parallel coordinates
 TRIED = ("default", "start_from", "warm_start", "sampler", "expected")
@@ -67,40 +65,53 @@ class Columns:
             column.within(column.read(default[column.key]) if column.key in default else None)
             for column in found
         ]
-        about = "best overall score of the trial, once it has ended"
-        score = BoardColumn(SCORE, about, SCORE, _number, True, ends=(0.0, 1.0))
         about = "the default, a known point, the sampler's, a repeat of another trial, or a soup"
         origin = BoardColumn(ORIGIN, about, ORIGIN, str, False, choices=ORIGINS)
         about = "how the trial ended"
         outcome = BoardColumn(OUTCOME, about, OUTCOME, str, False, choices=OUTCOMES)
-        return cls((score, *the_telling(fitting, space), origin, outcome), default)
+        scores = list(_scores(space))
+        room = max(0, FIRST - len(scores))
+        return cls((*scores, *the_telling(fitting, space, room), origin, outcome), default)
 
     def values(
         self,
         settings: Mapping[str, Any],
         origin: str,
         outcome: Outcome = "finished",
-        score: float | None = None,
+        scores: Mapping[str, Any] | None = None,
     ) -> dict[str, Value]:
         """A trial's cells. A parameter that takes no part in it has none.
 
         The default, and a repeat of it, has no settings: it is what base alone gives.
         """
-        known = {**(settings or self.default), ORIGIN: origin, OUTCOME: outcome, SCORE: score}
+        known = {**(settings or self.default), ORIGIN: origin, OUTCOME: outcome, **(scores or {})}
         cells = {c.name: c.read(known[c.key]) for c in self.columns if c.key in known}
         return {name: value for name, value in cells.items() if value is not None}
 
 
-def the_telling(columns: list[BoardColumn], space: Space) -> list[BoardColumn]:
-    """With those shown, if they are enough, that are ranges and that all tasks share.
+def score_cells(overall: float, tasks: Mapping[str, float | None]) -> dict[str, Any]:
+    return {SCORE: overall, **{f"{TASK}{name}": value for name, value in tasks.items()}}
 
-    They have names that fit above an axis.
+
+def _scores(space: Space) -> Iterable[BoardColumn]:
+    about = "of the trial's best evaluation, once it has ended"
+    yield BoardColumn(SCORE, f"overall score {about}", SCORE, _number, True, ends=(0.0, 1.0))
+    for place, task in enumerate(space.task_set, 1):
+        name, ends = f"{TASK}{task.name}", (-1.0 if task.kind == "regression" else 0.0, 1.0)
+        told = f"{task.metric} of {task.name} {about}"
+        yield BoardColumn(name, told, name, _number, place < FIRST, ends=ends, label=task.name)
+
+
+def the_telling(columns: list[BoardColumn], space: Space, room: int) -> list[BoardColumn]:
+    """With as many shown as there is room for, if they are enough, that are ranges and that all
+    tasks share. They have names that fit above an axis.
     """
     names = space.task_set.names
     shown = [column for column in columns if column.shown]
     common = [column for column in shown if column.name.rpartition(".")[2] not in names]
     ranges = [column for column in common if column.ends]
-    some = next((found for found in (ranges, common) if len(found) >= FIRST - 1), shown)
+    some = next((found for found in (ranges, common) if len(found) >= max(1, room)), shown)
+    first = sorted(some, key=lambda column: column.name != RATE)[:room]
     ends = Counter(column.name.rpartition(".")[2] for column in columns)
 
     def label(name: str) -> str:
@@ -109,53 +120,9 @@ def the_telling(columns: list[BoardColumn], space: Space) -> list[BoardColumn]:
         return name if fits else last
 
     return [
-        replace(column, shown=True, label=label(column.name))
-        if column in some
-        else replace(column, shown=False)
+        replace(column, shown=column in first, label=label(column.name) if column in some else "")
         for column in columns
     ]
-
-
-def default_values(space: Space) -> dict[str, Any]:
-    """What base alone gives for each parameter, also where the space could not express it."""
-    try:
-        config = fill_in(space.config({}))
-    except InputError:  # then the default's trial fails as well, and says why
-        return {}
-    known = {**meaning(config, space.task_set)}
-    for key, value in dropouts_of(config.encoder.name).items():
-        known[key] = value if known.get(key) is None else known[key]
-    values: dict[str, Any] = {}
-    for parameter in space.parameters:
-        if parameter.active(values):
-            values[parameter.key] = _default_value(parameter, known, space)
-    return values
-
-
-def dropouts_of(encoder: str) -> dict[str, float]:
-    """What 'the encoder's own' dropout means, so far as its configuration says."""
-    file = file_of(place_of(encoder), "config.json")
-    try:
-        config = read_json(file, links=True) if file else {}
-    except (OSError, ValueError):
-        return {}
-    hidden, attention = (
-        next((config[names[0]] for names in kinds if names[0] in config), None)
-        for kinds in (HIDDEN_DROPOUT, ATTENTION_DROPOUT)
-    )
-    found: dict[str, Any] = {"encoder.dropout": hidden, "head.dropout": hidden}
-    found["encoder.attention_dropout"] = attention
-    return {key: value for key, value in found.items() if is_number(value)}
-
-
-def _default_value(parameter: Parameter, known: Mapping[str, Any], space: Space) -> Any:
-    key, domain = parameter.key, parameter.domain
-    if not isinstance(domain, Number):
-        for value in domain.values:
-            if matches(key, value, known, space.task_set):
-                return value
-    each = [known.get(f"{key}.{task.name}") for task in space.task_set]
-    return known.get(key) if None in each else each
 
 
 def _columns(parameter: Parameter, space: Space) -> Iterable[BoardColumn]:

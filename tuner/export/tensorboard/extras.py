@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from model.common.files import remove_folder
 from model.evaluation.model_folder import SPEC
-from tuner.export.tensorboard.columns import ORIGIN, SCORE, Value
+from tuner.export.tensorboard.columns import ORIGIN, score_cells
 from tuner.export.tensorboard.event_files import (
     BOARD,
     PICTURES,
@@ -67,7 +67,8 @@ def write_soups(board: Board) -> None:
         remove_folder(place)
         file, when = EventFile(place), soup.time
         scores = _scores(method)
-        cells: dict[str, Value] = {SCORE: method.overall.value, ORIGIN: "soup"}
+        values = {name: of.value for name, of in method.tasks.items()}
+        cells = {**score_cells(method.overall.value, values), ORIGIN: "soup"}
         file.add(session_start(row_of(method.name), cells, when), when)
         file.add(scalars(scores), when)
         file.add(session_end("finished", when), when)

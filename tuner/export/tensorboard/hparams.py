@@ -40,22 +40,20 @@ class BoardMetric:
 
 
 def metrics_of(tasks: Iterable[str]) -> list[BoardMetric]:
-    """In the order in which the table has them; the first five are shown."""
+    """In the order in which the table has them; the first five are shown.
+
+    The scores of the best evaluation stand among the settings, and so come last here.
+    """
     names = list(tasks)
-    metrics = [
-        BoardMetric("best/overall", "best overall", "of the trial's best evaluation so far"),
-    ]
-    metrics += [
-        BoardMetric(f"best/{name}", name, f"{name} at the trial's best evaluation")
-        for name in names
-    ]
-    metrics += [
-        BoardMetric("score/overall", "overall now", "of the trial's latest evaluation"),
-        *(BoardMetric(f"score/{name}", f"now: {name}", f"{name} at the latest") for name in names),
+    last, best = "of the trial's latest evaluation", "of the trial's best evaluation so far"
+    return [
+        BoardMetric("score/overall", "last overall", last),
         BoardMetric(EXAMPLES, "examples seen", "at the latest evaluation"),
         BoardMetric(SECONDS, "seconds", "spent in training, at the latest evaluation"),
+        *(BoardMetric(f"score/{name}", f"last {name}", f"{name} {last}") for name in names),
+        BoardMetric("best/overall", "best overall", best),
+        *(BoardMetric(f"best/{name}", f"best {name}", f"{name} {best}") for name in names),
     ]
-    return metrics
 
 
 def experiment(

@@ -18,13 +18,13 @@ from model.cli.flags import flags_of
 from model.common.secrets import redact
 from model.common.untrusted import read_regular
 from tuner.export.tensorboard.board import name_of
-from tuner.export.tensorboard.columns import default_values
 from tuner.runs.folder import REPORT, RUN, SPACE
 from tuner.runs.ledger import run_key
 from tuner.runs.open import FinishedRun
 from tuner.runs.request import SearchRequest
 from tuner.runs.state import OVERALL, RunState, TrialState, objective_value
 from tuner.soup.record import CARD, SOUP, SOUP_JSON, SoupRecord, read_soup
+from tuner.space.default import default_values
 from tuner.space.domains import is_number
 
 Value: TypeAlias = "bool | int | float | str"

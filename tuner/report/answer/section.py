@@ -14,7 +14,7 @@ from tuner.report.pieces import pictures
 from tuner.report.run import ReportedRun
 from tuner.report.section import Section, apart, scored
 from tuner.runs.state import OVERALL
-from tuner.scoring.summary_text import taken_text
+from tuner.scoring.summary_text import taken_text, trained_text
 
 
 def answer_section(run: ReportedRun, answer: BestAnswer, prefix: str) -> Section:
@@ -50,18 +50,17 @@ def _headline(run: ReportedRun, answer: BestAnswer) -> Html:
     if summary.lead is not None and summary.default is not None:
         said = [
             f"Of the single models {first} is best. Its settings against the default "
-            f"({summary.default.trial}), {count(summary.lead_at or 0)} examples each, on all dev "
-            "rows: ",
+            f"({summary.default.trial}), {trained_text(summary.lead_at)}, on all dev rows: ",
             apart(summary.lead),
             ". ",
         ]
     if (fitted := summary.cross_fit) is not None:
         held = Estimate(fitted.cross_fitted, fitted.low, fitted.high)
         said += [
-            "Cross-fitted (chosen on one half of dev, scored on the other), the best trial has ",
+            "Chosen on one half of dev and scored on the other (cross-fitted), the best trial has ",
             scored(held),
-            f": choosing on dev flatters by about {with_sign(fitted.gap)} (the "
-            f"optimism gap; the plain score is {short(fitted.plain)}).",
+            f"; on the rows that chose it, {short(fitted.plain)}. The optimism gap between them "
+            f"is {with_sign(fitted.gap)}.",
         ]
     return join([*parts, paragraph(*said)]) if said else join(parts)
 
@@ -69,22 +68,22 @@ def _headline(run: ReportedRun, answer: BestAnswer) -> Html:
 def gain_of(run: ReportedRun) -> Html:
     summary = run.summary
     if (gain := summary.gain) is not None:
-        longest = summary.best[0].examples
-        trained = (
-            f" The recommended model was trained for {count(longest)} examples: "
-            "this is not its gain."
+        first = summary.best[0]
+        longer = (
+            f" The best trial, {first.trial}, was trained for {count(first.examples)}: its own "
+            "lead over the default is not known on such rows."
         )
         return paragraph(
-            f"What choosing settings gains over the default on held-out rows, after "
-            f"{count(gain.examples)} examples each: ",
+            f"{sentence(gain.verdict)[:-1]}: {trained_text(gain.examples)}, the best of "
+            f"{gain.configurations} configurations is ahead of the default by ",
             apart(gain.difference),
-            f". That is the best of {gain.configurations} configurations, chosen on one half of "
-            "dev and scored on the other." + (trained if longest > gain.examples else ""),
+            " on rows that did not choose it."
+            + (longer if first.examples > max(gain.examples) else ""),
             class_="lead",
         )
     said = "No run of the default configuration has finished to compare with."
     if summary.default is not None:
-        said = "What choosing settings gains over the default is not known on held-out rows."
+        said = "Whether searching paid cannot be told: too little is known of the default."
         if summary.best[0] == summary.default:
             said = "Nothing beat the default configuration."
     return paragraph(said, class_="lead")
@@ -105,9 +104,9 @@ def _take(run: ReportedRun, answer: BestAnswer) -> Html:
 
 HINTS = {
     OVERALL: "the mean of the tasks' metrics, each brought to 0..1, with its 95 % interval",
-    "against the best single": "on the same dev examples, with the 95 % interval of the difference",
+    "lead over best single": "on the same dev rows, with the 95 % interval of the difference",
     "cross-fitted": "chosen on one half of dev, scored on the other",
-    "gap": "how much choosing on dev flatters: plain minus cross-fitted",
+    "optimism": "how much choosing on dev flatters: the score there minus the cross-fitted one",
     "models": "how many models have to be run to answer",
 }
 
@@ -115,10 +114,11 @@ HINTS = {
 def _contenders(answer: BestAnswer) -> Html:
     goal = answer.goal
     others = [name for name in (OVERALL, *answer.metrics) if name != goal]
-    header = ["", "models", goal, "against the best single", "cross-fitted", "gap", *others]
+    lead, gap = "lead over best single", "optimism"
+    header = ["", "models", goal, lead, "cross-fitted", gap, *others]
     rows = [_contender(each, others) for each in answer.contenders]
     metrics = {name: f"{metric}, with its 95 % interval" for name, metric in answer.metrics.items()}
-    left = {"", goal, "against the best single", "cross-fitted", *others}
+    left = {"", goal, lead, "cross-fitted", *others}
     return join(
         [
             table(header, rows, left=left, hints=HINTS | metrics, tall=True),
@@ -129,8 +129,8 @@ def _contenders(answer: BestAnswer) -> Html:
                 "which is better. ",
                 tag("i", "Cross-fitted"),
                 " repeats the choice on one half of dev and scores it on the other; ",
-                tag("i", "gap"),
-                " is what the plain score has more.",
+                tag("i", "optimism"),
+                " is what the score on the rows that chose has more.",
             ),
         ]
     )
@@ -210,20 +210,20 @@ def expected_in_full(run: ReportedRun) -> Html | None:
     rows: list[list[Any]] = [
         [f"{full.whose} ({full.trial})", spread(full.best, full.best_sd)],
         ["the default configuration", spread(full.default, full.default_sd)],
-        [f"the settings that it expects most of ({tried})", spread(full.top, full.top_sd)],
+        [f"the settings forecast to be best ({tried})", spread(full.top, full.top_sd)],
     ]
     changes = [
         [key, short_value(old), short_value(new)] for key, (old, new) in full.top_changes.items()
     ]
-    header = ["parameter", full.trial, "expected best"]
+    header = ["parameter", full.trial, "forecast best"]
     chance = "less than 1 %" if full.worse < 0.01 else percent(full.worse)
     return join(
         [
-            tag("h3", "Expected in full"),
-            table(["settings", "expected"], rows, left={"settings"}),
+            tag("h3", "Forecast for full training"),
+            table(["settings", "forecast"], rows, left={"settings"}),
             paragraph(
-                f"Probability that {full.whose}, trained in full, score lower than the default "
-                f"does: {chance}."
+                f"Probability that {full.whose}, trained in full, score lower than the default: "
+                f"{chance}."
             ),
             table(header, changes, left={"parameter"}) if changes else None,
             note(

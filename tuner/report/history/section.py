@@ -20,7 +20,8 @@ def history_section(run: ReportedRun, history: History, prefix: str) -> Section:
     how = [f"{number} {outcome}" for outcome, number in counts.items() if number]
     parts: list[Any] = [
         paragraph(
-            f"{done} of {run.summary.num_samples} trials: {', '.join(how)}."
+            f"{done} of {run.summary.num_samples} configurations, in {run.summary.trials} trials: "
+            f"{', '.join(how)}."
             if how
             else "No trial has ended."
         ),
@@ -38,15 +39,15 @@ def _cost(run: ReportedRun, history: History) -> Html:
     speed = cost.examples / cost.work if cost.work else 0.0
     pairs = [
         ("time", duration(cost.wall) + (f" over {starts} starts" if starts > 1 else "")),
-        ("slots", f"{cost.slots}, {percent(cost.busy)} busy" if cost.slots else "-"),
-        ("work", duration(cost.work) if cost.work else "-"),
+        ("slots", f"{cost.slots}, busy {percent(cost.busy)} of the time" if cost.slots else "-"),
+        ("time in trials", duration(cost.work) if cost.work else "-"),
         ("examples", count(cost.examples)),
-        ("speed", f"{count(speed)} examples/s a slot" if speed else "-"),
+        ("speed", f"{count(speed)} training examples/s per trial" if speed else "-"),
         ("evaluations", count(cost.evaluations)),
         *(
             (
-                f"trials of {count(each.length)} examples",
-                f"{each.trials}, {count(each.examples)} in all",
+                f"trials planned for {count(each.length)} examples",
+                f"{each.trials}, trained on {count(each.examples)} together",
             )
             for each in run.summary.spent
         ),

@@ -21,6 +21,7 @@ from tuner.engine.conclusions import Effect, effects_of
 from tuner.engine.study import quiet
 from tuner.report.run import ReportedRun
 from tuner.runs.state import DEFAULT, RunState, TrialState, objective_score, objective_value
+from tuner.space.default import default_values
 from tuner.space.space import Space
 
 EVALUATOR = "fANOVA"
@@ -44,6 +45,8 @@ class ScoredPoint:
     tasks: dict[str, float]
     examples: int
     compared: bool  # it was scored after as much training as the others
+    # Of the default, values that are not the space's: from outside of it, or the encoder's own.
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,9 +118,10 @@ def points_of(run: ReportedRun) -> list[ScoredPoint]:
         entry, compared = _scored(run.state, trial)
         if entry is None:
             continue
-        params, kind = trial.params, _kind(run.state, trial)
+        params, own, kind = trial.params, {}, _kind(run.state, trial)
         if kind == DEFAULT:
             params, _ = run.space.default_params()
+            own = {key: v for key, v in default_values(run.space).items() if key not in params}
         tasks = entry.get("tasks", {})
         found.append(
             ScoredPoint(
@@ -128,6 +132,7 @@ def points_of(run: ReportedRun) -> list[ScoredPoint]:
                 tasks={name: objective_value(entry, name) for name in tasks},
                 examples=int(entry["examples"]),
                 compared=compared,
+                own=own,
             )
         )
     return found
@@ -154,8 +159,10 @@ def _kind(state: RunState, trial: TrialState) -> str:
 
 def _why_not(compared: int, usable: Sequence[str]) -> str:
     if compared < LEAST:
-        trials = f"{compared} trial{'s' if compared != 1 else ''}"
-        return f"With {trials} the importances say nothing; they take {LEAST} at least."
+        return (
+            f"Importance takes at least {LEAST} configurations with all values inside the space; "
+            f"this search has {compared}."
+        )
     if not usable:
         return "No parameter took more than one value in the trials."
     return ""

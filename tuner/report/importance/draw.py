@@ -14,13 +14,21 @@ from plotly.colors import sample_colorscale  # type: ignore[import-untyped,unuse
 from tuner.engine.conclusions import Effect
 from tuner.engine.study import quiet
 from tuner.report.figures import BLUE, INK, ORANGE, PAPER, SCALE, Figure, Json, axis
-from tuner.report.importance.collect import EVALUATOR, FULL, PRUNED, Importance, study_of
+from tuner.report.importance.collect import (
+    EVALUATOR,
+    FULL,
+    PRUNED,
+    Importance,
+    ScoredPoint,
+    study_of,
+)
 from tuner.report.numbers import short_value
 from tuner.runs.state import DEFAULT
 from tuner.space.domains import is_number
 
 SLICES = 12  # parameters that have a picture of their own
 COORDINATES = 8  # axes that can be told apart
+NARROWEST = 0.02  # of an axis of scores
 EFFECTS, EFFECT_TASKS = 6, 6  # rows and columns of the small multiples
 
 
@@ -90,7 +98,7 @@ def _shares(importance: Importance, prefix: str) -> Figure:
     )
     reading = (
         f"The share of the differences in score that goes with each parameter ({EVALUATOR} over "
-        f"{len(importance.compared)} trials, all scored after about {importance.examples:,} "
+        f"{len(importance.compared)} configurations, scored after about {importance.examples:,} "
         "examples; all together are 1)."
     )
     if figure is None:
@@ -135,8 +143,11 @@ MARKS = {
 
 
 def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
-    """Every trial that has the parameter, at its value and its score."""
+    """Every configuration that has the parameter, at its value and its score."""
     having = [point for point in importance.points if key in point.params]
+    if not having:
+        return None
+    domain = importance.space.distributions({key: having[0].params[key]})[key]
     data: list[Json] = []
     for kind, (label, colour, symbol) in MARKS.items():
         alike = [point for point in having if point.kind == kind]
@@ -153,9 +164,15 @@ def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
                     "hovertemplate": "%{text}<br>%{x}: %{y:.3f}<extra>" + label + "</extra>",
                 }
             )
-    if not data:
-        return None
-    domain = importance.space.distributions({key: having[0].params[key]})[key]
+    reading = "Filled: trained in full. Hollow: pruned. Diamond: the default."
+    own = [point for point in importance.points if key in point.own]
+    for point in own:
+        value, at = point.own[key], _nearest(point.own[key], domain)
+        data.append(_default(point, at, "" if at == value else short_value(value)))
+        if at != value:
+            reading += f" Its value, {short_value(value)}, is outside the space: it is at the edge."
+    if less := len(importance.points) - len(having) - len(own):
+        reading += f" Not drawn: {less} of {len(importance.points)}, where it takes no part."
     more: Json = {}
     if isinstance(domain, CategoricalDistribution):
         more = {"type": "category", "categoryarray": [str(each) for each in domain.choices]}
@@ -166,16 +183,50 @@ def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
     return Figure(
         identity,
         key,
-        "Filled: trained in full. Hollow: pruned. Diamond: the default.",
+        reading,
         data,
         {
             "xaxis": axis(key, **more),
-            "yaxis": axis(f"{importance.target} on dev"),
+            "yaxis": axis(f"{importance.target} on dev", **_wide_enough(data)),
             "showlegend": False,
         },
         height=270,
         size="half",
     )
+
+
+def _nearest(value: Any, domain: Any) -> Any:
+    """Where an axis of the space has it: its edge, or a choice beside the others."""
+    if isinstance(domain, CategoricalDistribution):
+        return [value]  # so that it is none of them
+    return min(max(value, domain.low), domain.high) if is_number(value) else domain.low
+
+
+def _default(point: ScoredPoint, at: Any, outside: str) -> Json:
+    """The default where its value is not one of the space's; from outside, with the value."""
+    label, colour, symbol = MARKS[DEFAULT]
+    told = f"{point.trial}, {point.examples:,} examples" + (f", {outside}" if outside else "")
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": f"{label}, outside the space" if outside else label,
+        "x": [outside if isinstance(at, list) else at],
+        "y": [point.score],
+        "text": [outside],
+        "textposition": "top center",
+        "cliponaxis": False,
+        "marker": {"size": 9, "color": colour, "symbol": symbol, "line": {"width": 2}},
+        "hovertemplate": f"{told}<br>%{{y:.3f}}<extra>{label}</extra>",
+    }
+
+
+def _wide_enough(data: Sequence[Json]) -> Json:
+    """An axis that does not make two scores look far apart that are not."""
+    scores = [score for trace in data for score in trace["y"]]
+    low, high = min(scores), max(scores)
+    middle = (low + high) / 2
+    narrow = high - low < NARROWEST
+    return {"range": [middle - NARROWEST / 2, middle + NARROWEST / 2]} if narrow else {}
 
 
 def _effects(importance: Importance, prefix: str) -> Figure | None:
@@ -203,7 +254,8 @@ def _effects(importance: Importance, prefix: str) -> Figure | None:
         "What moves which task",
         "What the model of the results expects of each task in full, with one parameter at each of "
         "its values and the others as they were in the trials. Bars are a standard deviation of "
-        "what it expects. A flat line: the parameter does nothing for that task.",
+        "what it expects. A flat line: nothing is seen that the parameter does for that task, in "
+        f"{importance.effects[0].configurations} configurations; the fewer, the less that says.",
         data,
         layout,
         height=60 + 180 * len(rows),
@@ -264,8 +316,8 @@ def _parallel(importance: Importance, prefix: str) -> Figure | None:
     return Figure(
         f"{prefix}parallel",
         "Parallel coordinates",
-        "A line is a trial and crosses every axis at its value; purple lines scored low, "
-        "orange ones high. Where orange lines run together, that range does well.",
+        "A line is a configuration and crosses every axis at its value; purple lines scored low, "
+        "orange ones high. Where orange lines run together, that range did well here.",
         figure["data"],
         layout,
         height=400,
@@ -301,7 +353,7 @@ def _contour(importance: Importance, prefix: str) -> Figure | None:
     return Figure(
         f"{prefix}contour",
         f"{keys[0]} and {keys[1]} together",
-        "Dots are trials; the shading between them is guessed from the nearest ones, "
+        "Dots are configurations; the shading between them is guessed from the nearest ones, "
         "orange for a high score. Trust it only where there are dots.",
         figure["data"],
         layout,

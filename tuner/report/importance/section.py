@@ -19,9 +19,8 @@ def mattered_section(importance: Importance, prefix: str) -> Section:
     elif importance.few:
         parts.append(
             paragraph(
-                f"With {len(importance.compared)} trials for {len(importance.shares)} "
-                "parameters this is a first hint and no more: another dozen trials may change "
-                "the order."
+                f"With {len(importance.compared)} configurations for {len(importance.shares)} "
+                "parameters this is a first hint and no more: another dozen may change the order."
             )
         )
     if importance.shares and importance.left_out:
@@ -47,8 +46,8 @@ def mattered_section(importance: Importance, prefix: str) -> Section:
 
 
 SLICE = (
-    "Every trial at its value and its score after the same training. Those with filled dots were "
-    "then trained in full, those with hollow ones were pruned."
+    "Every configuration at its value and its score after the same training. Those with filled "
+    "dots were then trained in full, those with hollow ones were pruned."
 )
 
 

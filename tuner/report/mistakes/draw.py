@@ -51,8 +51,8 @@ def draw_confusion(result: TaskResult, prefix: str) -> Figure:
     return Figure(
         f"{prefix}confusion-{result.task.name}",
         f"{result.task.name}: {result.task.metric} {short(result.value)}",
-        "A row is a true class and adds up to 100 %; columns are what the model predicted. On the "
-        "diagonal it is right: every strong colour beside it is a confusion.",
+        "A row is a true class and adds up to 100 %; columns are what the model predicted. The "
+        "diagonal is right; strong colour elsewhere is a confusion.",
         [data],
         {
             "xaxis": axis("predicted", type="category", side="bottom", showgrid=False),

@@ -26,8 +26,8 @@ def draw_soup(soup: SoupRecord, prefix: str) -> list[Figure]:
         }
     ]
     for taken, label, colour, symbol in (
-        (True, "accepted", GREEN, "circle"),
-        (False, "refused", ORANGE, "x"),
+        (True, "kept", GREEN, "circle"),
+        (False, "left out", ORANGE, "x"),
     ):
         steps = [(n, s) for n, s in zip(numbers, soup.steps, strict=True) if s.accepted is taken]
         data.append(
@@ -47,8 +47,8 @@ def draw_soup(soup: SoupRecord, prefix: str) -> list[Figure]:
         Figure(
             f"{prefix}soup-steps",
             "The greedy soup, ingredient by ingredient",
-            "Each mark is the score of the soup with that ingredient. It is accepted if that beats "
-            "the soup without it, and the line follows what was accepted.",
+            "Each mark is the score of the soup with that ingredient. It is kept if that beats the "
+            "soup without it, and the line follows what was kept.",
             data,
             {"xaxis": whole, "yaxis": axis("score on dev")},
             size="half",

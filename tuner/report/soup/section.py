@@ -72,14 +72,14 @@ def _steps(soup: SoupRecord) -> Html | None:
                 short(step.score),
                 short(step.best),
                 Cell(
-                    "accepted" if step.accepted else "refused",
+                    "kept" if step.accepted else "left out",
                     None,
                     "good" if step.accepted else "bad",
                 ),
                 "-" if step.distance is None else f"{step.distance:.3g}",
             ]
         )
-    header = ["", "ingredient", "alone", "soup with it", "had to beat", "verdict", "distance"]
+    header = ["", "ingredient", "alone", "soup with it", "score to beat", "verdict", "distance"]
     return table(
         header,
         rows,

@@ -24,10 +24,12 @@ from tests.tuner.boards import (
 )
 from tests.tuner.soup_runs import made_up_method, made_up_soup, write_record
 from tuner.export.tensorboard.board import Board, rebuild
-from tuner.export.tensorboard.columns import FIRST, SCORE, Columns, dropouts_of
+from tuner.export.tensorboard.columns import FIRST, SCORE, Columns
 from tuner.export.tensorboard.event_files import HISTORY, PICTURES, files_in
+from tuner.export.tensorboard.hparams import metrics_of
 from tuner.runs.ledger import Ledger
 from tuner.soup.record import TaskScore
+from tuner.space.default import dropouts_of
 from tuner.space.space import load_space, shipped_spaces
 
 
@@ -79,29 +81,37 @@ def test_a_parameter_that_takes_no_part_has_no_cell_and_is_not_among_the_first(
     cells = columns.values(POINT, "sampler")
     assert not {"smart.radius", "smart.radius.log10", "smart.steps"} & set(cells)
     shown = {column.name for column in columns.columns if column.shown}
-    assert shown <= {SCORE, *cells}  # or parallel coordinates would leave the trial out
+    scores = {SCORE, *(f"Score {name}" for name in ("sentiment", "paraphrase", "similarity"))}
+    assert scores <= shown <= {*scores, *cells}  # or parallel coordinates would leave the trial out
 
 
-def test_the_first_five_are_the_score_and_what_all_tasks_share_by_names_that_fit() -> None:
+def test_the_first_five_are_all_scores_and_what_all_tasks_share_by_names_that_fit() -> None:
     columns = Columns.of(load_space("default", None, {"encoder.name": "tiny"})).columns
     first = sorted((column for column in columns if column.shown), key=lambda each: each.name)
     assert [(column.name, column.label or column.name) for column in first][:FIRST] == [
         (SCORE, SCORE),
-        ("encoder.dropout", "dropout"),
-        ("optim.layer_decay", "layer_decay"),
+        ("Score paraphrase", "paraphrase"),
+        ("Score sentiment", "sentiment"),
+        ("Score similarity", "similarity"),
         ("optim.learning_rate", "learning_rate"),
-        ("smart.weight", "smart.weight"),
     ]
 
 
-def test_a_score_is_a_cell_once_the_trial_has_ended(tmp_path: Path) -> None:
+def test_metrics_that_are_shown_repeat_no_score_of_the_columns() -> None:
+    names = [metric.name for metric in metrics_of(["mood", "near"])]
+    assert names[:5] == ["last overall", "examples seen", "seconds", "last mood", "last near"]
+    assert names[5:] == ["best overall", "best mood", "best near"]
+
+
+def test_scores_are_cells_once_the_trial_has_ended(tmp_path: Path) -> None:
     run = made_up(tmp_path)
     name = run.create(POINT)
     run.evaluate(name, 200, 0.625)
     start = "_hparams_/session_start_info"
     assert SCORE not in str(history(run, name)[start])
     run.finish(name)
-    assert SCORE in str(history(run, name)[start])
+    found = str(history(run, name)[start])
+    assert SCORE in found and "Score sentiment" in found and "Score similarity" in found
 
 
 def test_the_default_is_shown_with_what_it_means(tmp_path: Path) -> None:
@@ -322,6 +332,8 @@ def test_soups_are_rows_of_the_table_with_pictures(tmp_path: Path) -> None:
 
     row = HParamsPluginData.FromString(start.metadata.plugin_data.content).session_start_info
     assert row.group_name == "~ greedy soup" > "t9999"  # after all trials
+    assert row.hparams[SCORE].number_value == 0.75
+    assert row.hparams["Score sentiment"].number_value == 0.875
     (pictures,) = files_in(tmp_path / "board" / "greedy-soup", PICTURES)
     assert "confusion/sentiment" in tags_of(pictures)
 
@@ -395,11 +407,11 @@ def test_the_real_tensorboard_shows_all_trials_with_typed_columns(
     save_tiny(tmp_path / "trials/t0001/checkpoints/step-00000200/model", tokenizer)
     write_answers(tmp_path / "trials/t0001/predictions/step-00000200.parquet", run.tasks)
     run.board.finish()
-    names = ["t0000 default", "t0001", "t0002 pruned", "t0003 failed", "t0004"]
-    names.append("t0005 = t0001 seed 4")
+    names = ["t0000 finished, default", "t0001 finished", "t0002 pruned", "t0003 failed", "t0004"]
+    names.append("t0005 finished, t0001 seed 4")
     with tensorboard_on(tmp_path) as board:
         board.wait_for(lambda: sorted(board.trials()) == names)
-        board.wait_for(lambda: metrics(board.trials()["t0005 = t0001 seed 4"]))
+        board.wait_for(lambda: metrics(board.trials()[names[-1]]))
         check_columns(board.experiment())
         check_trials(board.trials())
         # One that starts while TensorBoard is open, and one that ends.
@@ -450,7 +462,7 @@ def check_columns(experiment: Any) -> None:
     first = [column["name"] for column in experiment["hparamInfos"][:5]]
     assert not [name for name in first if name.startswith("smart.r") or name.endswith("log10")]
     tags = [metric["name"]["tag"] for metric in experiment["metricInfos"]]
-    assert first[0] == SCORE and tags[:2] == ["best/overall", "best/sentiment"]
+    assert first[0] == SCORE and tags[0] == "score/overall"
     assert {"score/overall", "best/similarity", "trial/examples", "trial/seconds"} <= set(tags)
 
 

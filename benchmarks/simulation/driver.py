@@ -248,7 +248,7 @@ class Driver:
             check_driver(self.mirror.patient)
         else:
             assert self.lock.holder is not None
-            lock.check_holder(self.folder / LOCK, self.lock.holder)
+            lock.check_holder(self.folder, self.lock.holder, self.ledger.state.epoch)
 
     def record(self, trial: TrialState, examples: int) -> dict[str, Any]:
         score = self.world.score(trial, examples)

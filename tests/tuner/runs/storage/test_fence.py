@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 import types
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from model.common.errors import InputError
+from model.training.checkpoint import MANIFEST
 from tests.tuner.made_up_runs import begin, create
 from tests.tuner.s3_server import S3
 from tuner.runs.ledger import Ledger, read_events
@@ -448,6 +451,37 @@ def test_a_trial_of_a_deposed_driver_sends_nothing(storage: Storage, tmp_path: P
         node.close()
         mine.close()
     assert storage.read("trials/t0000/config.yaml") == b"a: 1\n"
+
+
+@pytest.mark.parametrize("moment", ["put", "remove"])
+def test_a_trial_whose_driver_is_deposed_while_it_sends_sends_no_more(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    node = NodeFolder(first.patient)
+    out = node.fetch("t0000")
+    names = [f"checkpoints/step-00000001/{name}" for name in ("model/x", "state/x", MANIFEST)]
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("a")
+    if moment == "remove":
+        node.send()
+        shutil.rmtree(out / "checkpoints")
+    went_on, done = getattr(Storage, moment), list[Any]()
+
+    def slow(self: Storage, *given: Any) -> None:
+        went_on(self, *given)
+        done.append(given)
+        if len(done) == 1:
+            driver(storage, tmp_path / "b", "b")[1].close()
+
+    monkeypatch.setattr(Storage, moment, slow)
+    with closing(node), pytest.raises(StorageLost, match="in the hands of another driver"):
+        node.send()
+    mine.close()
+    there = storage.files("trials")
+    assert len(there) == (1 if moment == "put" else 2)  # what was under way, and no more
+    assert not any(path.endswith(MANIFEST) for path in there)
 
 
 def test_names_in_storage_do_not_lead_out_of_the_folder(s3: S3, tmp_path: Path) -> None:

@@ -22,7 +22,15 @@ from tests.tuner.s3_server import S3
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.state import RunState
 from tuner.runs.storage import fence
-from tuner.runs.storage.fence import Amazon, Compared, FencedFile, Google, Superseded, backend_of
+from tuner.runs.storage.fence import (
+    Amazon,
+    Compared,
+    FencedFile,
+    Google,
+    Superseded,
+    backend_of,
+    why_unfenced,
+)
 from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_over, is_signed, read_sign
 from tuner.runs.storage.node_folder import NodeFolder
 from tuner.runs.storage.remote import (
@@ -207,6 +215,33 @@ def test_storage_without_conditions_is_looked_at_before(
     with pytest.raises(Superseded):
         mine.write(b"3")
     assert storage.read("x") == b"2"
+
+
+@pytest.mark.parametrize("ignored", [("IfMatch", "IfNoneMatch"), ("IfMatch",), ("IfNoneMatch",)])
+def test_storage_that_takes_no_notice_of_conditions_is_looked_at_before_and_said_to_be_so(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignored: tuple[str, ...]
+) -> None:
+    write, said = Amazon.write, list[str]()
+    storage = Storage(s3.url(tmp_path.name))
+    assert why_unfenced(storage) is None
+
+    def careless(self: Amazon, content: bytes, tag: str | None) -> str | None:
+        if ("IfNoneMatch" if tag is None else "IfMatch") not in ignored:
+            return write(self, content, tag)
+        return str(self.client.put_object(**self.place, Body=content)["ETag"])
+
+    monkeypatch.setattr(Amazon, "write", careless)
+    with follow(storage, tmp_path, said.append) as remote:
+        assert remote is not None
+        other = FencedFile(remote.storage, "ledger.jsonl")
+        other.read()
+        other.write(b"ten lines of another driver")
+        with pytest.raises(Superseded):
+            remote.mirror._ledger.write(b"one line")
+    assert storage.read("ledger.jsonl") == b"ten lines of another driver"
+    assert list(storage.files()) == [ALIVE, "ledger.jsonl"]
+    (line,) = said
+    assert "takes no notice of conditions" in line and "in the same moment" in line
 
 
 class Blobs:

@@ -24,7 +24,7 @@ from tuner.soup.record import SOUP_JSON
 from tuner.soup.text import CARD
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
-WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
+WEIGHTS = re.compile(r"model(-[0-9]{5}-of-[0-9]{5})?\.safetensors")
 VOCABULARY = re.compile(
     r"tokenizer\.json|vocab\.(txt|json)|merges\.txt|(spiece|sentencepiece\.bpe|tokenizer)\.model"
     r"|special_tokens_map\.json|added_tokens\.json"

@@ -228,7 +228,8 @@ class Driver:
             if self is self.world.driver and isinstance(error, (Superseded, Deposed)):
                 raise Violation(f"a worker took its driver for deposed: {error}") from None
             self.world.told["worker found its driver deposed"] += isinstance(error, Superseded)
-            self.engine.storage_lost(str(error))
+            del self.workers[name]
+            self.engine.failed(name, {"kind": "storage", "reason": str(error)})
             return False
         except OSError as error:
             del self.workers[name]
@@ -238,8 +239,9 @@ class Driver:
         return True
 
     def train_unheard(self, rng: random.Random) -> None:
-        """Workers go on while their driver sleeps, and find out on their own."""
-        able = [n for n, worker in sorted(self.workers.items()) if worker.points]
+        """Workers go on while their driver sleeps, and find out on their own. What one has saved
+        it tells, and waits until it is heard."""
+        able = [n for n, w in sorted(self.workers.items()) if w.points and not w.unheard]
         if not able:
             return
         worker = self.workers[name := rng.choice(able)]

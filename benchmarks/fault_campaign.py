@@ -86,7 +86,8 @@ def run_search(
     state = RunState.from_events(events, lambda line: None)
     closings = Counter(e["trial"] for e in events if e["event"] in CLOSING)
     settings = Counter(settings_of(t.settings) for t in state.trials.values())
-    redone = program.redone()
+    saved = {t.id: [e["examples"] for e in t.evaluations] for t in state.trials.values()}
+    redone = program.redone(saved)
     ingredients, soup = predictor(run)
     return Found(
         kills=said(program),
@@ -279,7 +280,7 @@ def main() -> None:
             points = [as_point(text) for text in whole.weights if text != "{}"]
             columns["stock, killed"] = run_stock(place / "s", points, kills, arguments.limit)
             print(table(columns, whole), flush=True)
-        print(f"interval between checkpoints: {INTERVAL} examples; {count} kills, {trials} trials")
+        print(f"stock's checkpoints are {INTERVAL} examples apart; {count} kills, {trials} trials")
     finally:
         if arguments.keep:
             print(place)

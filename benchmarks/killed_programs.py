@@ -28,7 +28,7 @@ STEPS = "STOCKPOT_CAMPAIGN_STEPS"  # the folder for the notes; workers inherit i
 POINTS = "points.json"  # what stock is to try: the search's own draws
 SEED = 5
 SETTINGS = {"encoder.name": "tiny", "budget.epochs": None, "budget.eval_rows": 40, "seed": SEED}
-INTERVAL = 120  # examples between checkpoints
+INTERVAL = 120  # examples between checkpoints of stock; the search plans its own
 EXAMPLES = 480  # of one trial
 RETRIES = 3
 

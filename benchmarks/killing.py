@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from killed_programs import INTERVAL, STEPS
 
 ROOT = Path(__file__).parent.parent
 MOST_STEPS = 36  # between two kills
+Saved = dict[str, list[int]]  # trial -> examples at its checkpoints
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,8 @@ class Program:
     def steps(self) -> int:
         return sum(file.read_bytes().count(b"\n") for file in (self.folder / "steps").iterdir())
 
-    def redone(self) -> Redone:
-        return Redone.of(self.folder / "steps")
+    def redone(self, saved: Saved | None = None) -> Redone:
+        return Redone.of(self.folder / "steps", saved)
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,8 @@ class Redone:
     intervals: float  # the same, as a share of what lies between two checkpoints of that trial
 
     @classmethod
-    def of(cls, folder: Path) -> Redone:
+    def of(cls, folder: Path, saved: Saved | None = None) -> Redone:
+        """`saved`: where each trial made its checkpoints, if not every `INTERVAL` examples."""
         reached: dict[str, dict[int, int]] = defaultdict(dict)  # trial -> step -> examples
         times: Counter[tuple[str, int]] = Counter()
         stretches: list[tuple[str, list[int]]] = []
@@ -181,16 +184,22 @@ class Redone:
         for trial, steps in stretches:
             length = sum(size(trial, s) for s in steps if s <= furthest[trial])
             longest = max(longest, length)
-            share = max(share, length / interval(reached[trial]))
+            marks = marks_of(reached[trial]) if saved is None else saved.get(trial, [])
+            share = max(share, length / interval(marks))
             furthest[trial] = max(furthest[trial], *steps)
         return cls(total, again, longest, share)
 
 
-def interval(reached: dict[int, int]) -> int:
-    """The most examples between two checkpoints: one is made by the step that passes a mark."""
-    marks, before = [0], 0
+def marks_of(reached: dict[int, int]) -> list[int]:
+    """Where checkpoints lie: one is made by the step that passes a mark."""
+    marks, before = [], 0
     for _, examples in sorted(reached.items()):
         if examples // INTERVAL > before // INTERVAL:
             marks.append(examples)
         before = examples
-    return max((b - a for a, b in zip(marks, marks[1:], strict=False)), default=INTERVAL)
+    return marks
+
+
+def interval(marks: list[int]) -> int:
+    """The most examples between two checkpoints, or before the first."""
+    return max((b - a for a, b in pairwise([0, *marks])), default=INTERVAL)

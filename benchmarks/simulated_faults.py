@@ -30,10 +30,13 @@ from simulation.world import simulate
 
 from tuner.engine.engine import Engine
 from tuner.runs import lock
+from tuner.runs.folder import LOCK
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import Holder
+from tuner.runs.storage import node_folder
 from tuner.runs.storage.fence import FencedFile
-from tuner.runs.storage.mirror import ALIVE, Mirror
+from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver
+from tuner.runs.storage.node_folder import NodeFolder
 from tuner.space.space import Space, load_space
 
 MOST = 1000  # seeds within which a mutant must be found
@@ -68,8 +71,24 @@ def unsynced(disk: Disk, handle: int) -> None:
     disk._call()
 
 
-def unguarded(path: Path, mine: Holder) -> None:
+def unguarded(folder: Path, mine: Holder, epoch: int) -> None:
     """A worker saved in a shared folder without a look at whose run it is."""
+
+
+CHECK, SEND = lock.check_holder, NodeFolder.send
+
+
+def forgets(folder: Path, mine: Holder, epoch: int) -> None:
+    """A worker saved where nobody held the lock, whoever had had it meanwhile."""
+    if (folder / LOCK).exists():
+        CHECK(folder, mine, epoch)
+
+
+def hastens(node: NodeFolder) -> None:
+    """A worker asked once whose run it is, and then sent and removed all that was to go."""
+    check_driver(node.storage)
+    with mock.patch.object(node_folder, "check_driver", lambda storage: None):
+        SEND(node)
 
 
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -78,6 +97,8 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "removes": lambda: mock.patch.object(Mirror, "_sign_off", removes),
     "closes": lambda: mock.patch.object(Engine, "_close_frozen", closes),
     "unguarded": lambda: mock.patch.object(lock, "check_holder", unguarded),
+    "forgets": lambda: mock.patch.object(lock, "check_holder", forgets),
+    "hastens": lambda: mock.patch.object(NodeFolder, "send", hastens),
     "unsynced": lambda: mock.patch.object(Disk, "fsync", unsynced),
 }
 

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.common.errors import InputError
 from model.common.files import write_atomic
+from model.common.run_files import METRICS
+from model.training.checkpoint import MANIFEST, checkpoint_name, checkpoints_in
 from tuner.engine.engine import Engine, Limits
 from tuner.engine.job import Job
 from tuner.engine.study_file import StudyFile
 from tuner.runs import lock
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, write_run
+from tuner.runs.folder import CHECKPOINTS, JOURNAL, LEDGER, LOCK, RUN, write_run
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import Deposed, RunLock
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.state import TrialState
 from tuner.runs.storage.fence import Superseded
-from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_signed
+from tuner.runs.storage.mirror import ALIVE, Mirror, is_signed
+from tuner.runs.storage.node_folder import NodeFolder
 from tuner.runs.storage.remote import RemoteCheckpointStore, forget_unknown, whole_lines
 from tuner.runs.storage.storage import StorageLost
 from tuner.runs.unknown_trials import set_unknown_trials_aside
 from tuner.search.checks import check_not_older
 
 from .plan import KEEP, TRIALS, NoStudy, Violation, Worker
-from .store import BucketStorage
+from .store import BucketStorage, NodeStorage
 
 if TYPE_CHECKING:
     from .world import World
@@ -173,15 +177,27 @@ class Driver:
             return False
         if rng.random() < 0.5 and (job := engine.next_job()) is not None:
             engine.started(job.trial, "made-up", 1)
-            saved = self.world.saved.get(job.trial, [])
-            unheard = [point for point in saved if point > job.known]
-            points = [n for n in points_of(job) if n > max([job.known, *saved])]
-            self.workers[job.trial] = Worker(job, points, unheard)
+            self._start(job)
         elif self.workers:
             self._train(rng.choice(sorted(self.workers)))
         elif engine.done:
             return self._end()
         return False
+
+    def _start(self, job: Job) -> None:
+        saved = self.world.saved.get(job.trial, [])
+        unheard = [point for point in saved if point > job.known]
+        points = [n for n in points_of(job) if n > max([job.known, *saved])]
+        worker = Worker(job, points, unheard)
+        if self.world.plan.remote:
+            worker.node = NodeFolder(NodeStorage(self.world.bucket, self.name))  # type: ignore[arg-type]
+            worker.node._scratch = self.world.folder / "nodes" / f"{self.name}-{job.trial}"
+            try:
+                worker.node.fetch(job.trial)
+            except StorageLost as error:
+                self.engine.storage_lost(str(error))
+                return
+        self.workers[job.trial] = worker
 
     def _train(self, name: str) -> None:
         worker, trial = self.workers[name], self.engine.state.trials[name]
@@ -193,8 +209,6 @@ class Driver:
         if worker.unheard:
             examples = worker.unheard.pop(0)
         elif worker.points:
-            if not self._may_save():
-                return
             examples = worker.points.pop(0)
             if not self._save(name, examples):
                 return
@@ -207,9 +221,16 @@ class Driver:
             self.workers.pop(name, None)
 
     def _save(self, name: str, examples: int) -> bool:
-        """False where the disk did not take it: the trial's worker is done for, not the trial."""
+        """False where that was not to be: the trial's worker is done for, not the trial."""
         try:
-            self.world.save(self, name, examples)
+            self._keep(self.workers[name], examples)
+        except (StorageLost, Deposed) as error:
+            if self is self.world.driver and isinstance(error, (Superseded, Deposed)):
+                raise Violation(f"a worker took its driver for deposed: {error}") from None
+            self.world.told["worker found its driver deposed"] += isinstance(error, Superseded)
+            del self.workers[name]
+            self.engine.failed(name, {"kind": "storage", "reason": str(error)})
+            return False
         except OSError as error:
             del self.workers[name]
             self.world.losses[name] += 1
@@ -218,37 +239,31 @@ class Driver:
         return True
 
     def train_unheard(self, rng: random.Random) -> None:
-        """Workers go on while their driver sleeps, and find out on their own."""
-        able = [n for n, worker in sorted(self.workers.items()) if worker.points]
+        """Workers go on while their driver sleeps, and find out on their own. What one has saved
+        it tells, and waits until it is heard."""
+        able = [n for n, w in sorted(self.workers.items()) if w.points and not w.unheard]
         if not able:
             return
-        name = rng.choice(able)
+        worker = self.workers[name := rng.choice(able)]
+        examples = worker.points.pop(0)
         try:
-            self._ask()
+            self._keep(worker, examples)
         except (StorageLost, Deposed):
             del self.workers[name]
             self.world.told["worker found its driver deposed"] += 1
             return
-        worker = self.workers[name]
-        examples = worker.points.pop(0)
-        self.world.save(self, name, examples)
         worker.unheard.append(examples)
 
-    def _may_save(self) -> bool:
-        try:
-            self._ask()
-        except (StorageLost, Deposed) as error:
-            self.engine.storage_lost(str(error))
-            return False
-        return True
-
-    def _ask(self) -> None:
-        """As a worker does: of storage by its sign of life, in a shared folder by its lock."""
-        if self.mirror is not None:
-            check_driver(self.mirror.patient)
-        else:
+    def _keep(self, worker: Worker, examples: int) -> None:
+        """In a shared folder a worker asks by the lock whose run it is, and else its node does."""
+        if worker.node is None:
             assert self.lock.holder is not None
-            lock.check_holder(self.folder / LOCK, self.lock.holder)
+            lock.check_holder(self.folder, self.lock.holder, worker.job.epoch)
+            self.world.save(self, worker.job.trial, examples)
+            return
+        save_on_node(worker.node.out, examples)
+        with self.world.sleeping(self, "in a send", 0.1):
+            worker.node.send()
 
     def record(self, trial: TrialState, examples: int) -> dict[str, Any]:
         score = self.world.score(trial, examples)
@@ -295,11 +310,24 @@ class Driver:
         """Whether storage has everything. Another driver may take over in the middle of it."""
         if self.mirror is None:
             return True
-        with self.world.sleeping(self):
+        with self.world.sleeping(self, "at its end", 0.3):
             fault = self.mirror.close()
         if fault is not None and "another driver" in fault and self is self.world.driver:
             raise Violation(f"a driver took itself for deposed: {fault}")
         return fault is None
+
+
+def save_on_node(out: Path, examples: int) -> None:
+    """What a trial does in its own folder: the older state goes once the newer is there."""
+    place = out / CHECKPOINTS / checkpoint_name(examples)
+    for name in ("model/x", "state/x", MANIFEST):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(b"1")
+    for other in checkpoints_in(out / CHECKPOINTS):
+        if other != place:
+            shutil.rmtree(other / "state", ignore_errors=True)
+    with open(out / METRICS, "a", encoding="utf-8") as file:
+        file.write(f"{examples}\n")
 
 
 def points_of(job: Job) -> list[int]:

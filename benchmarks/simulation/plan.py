@@ -11,6 +11,7 @@ from typing import Any
 from tuner.engine.job import Job
 from tuner.engine.stages import Stages, for_trials, in_full
 from tuner.runs.state import TrialState
+from tuner.runs.storage.node_folder import NodeFolder
 
 TRIALS, MAXIMUM = 5, 360
 MOST_STEPS = 3000
@@ -80,4 +81,5 @@ class Worker:
     job: Job
     points: list[int]
     unheard: list[int]
+    node: NodeFolder | None = None  # where it trains, if storage is behind a URL
     hangs: bool = False

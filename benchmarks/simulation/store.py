@@ -12,6 +12,8 @@ from unittest import mock
 
 from tuner.runs.storage.storage import StorageLost
 
+from .plan import Violation
+
 
 class Bucket:
     """What all drivers and workers share."""
@@ -27,6 +29,8 @@ class Bucket:
         self.delayed: str | None = None  # only of this file
         self.under_way: list[Callable[[], bool]] = []
         self.sleep: tuple[int, Callable[[], None]] | None = None  # after so many calls; meanwhile
+        self.owner = ""  # the last driver that began
+        self.landed: Callable[[str], None] = lambda path: None  # told of every write that came
 
     def call(self) -> None:
         if self.sleep is not None:
@@ -61,6 +65,7 @@ class Bucket:
     def keep(self, path: str, content: bytes) -> int:
         self.count += 1
         self.there[path] = content, self.count
+        self.landed(path)
         if self.losses:
             self.losses -= 1
             self.errors, self.silence = self.errors + self.silence, 0
@@ -116,6 +121,29 @@ class BucketStorage:
                 if last:
                     raise
         raise AssertionError
+
+
+class NodeStorage(BucketStorage):
+    """A worker's. Of all that it changes, one thing at most may come when the run is another's."""
+
+    late = 0
+
+    def write(self, path: str, content: bytes) -> None:
+        super().write(path, content)
+        self.changed(path)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            super().remove([path])
+            self.changed(path)
+
+    def changed(self, path: str) -> None:
+        if self.driver == self.bucket.owner:
+            return
+        self.late += 1
+        self.bucket.told["a deposed worker's last file"] += 1
+        if self.late > 1:
+            raise Violation(f"a worker of the deposed driver {self.driver} went on with {path}")
 
 
 class Tagged:

@@ -11,7 +11,7 @@ import random
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from model.common.errors import InputError
 from model.common.files import atomic_folder, remove_folder
-from model.training.checkpoint import checkpoints_in
+from model.training.checkpoint import MANIFEST, checkpoints_in
 from tuner.engine.promotion import Promotion
 from tuner.engine.study import rebuild_study
 from tuner.engine.study_file import StudyFile
@@ -60,11 +60,13 @@ class World:
         self.clock = Clock()
         self.disk = Disk(self.rng, self.told)
         self.bucket = Bucket(self.rng, self.told)
+        self.bucket.landed = self._signed
         self.saved: dict[str, list[int]] = {}  # trial -> examples of what its worker has saved
         self.losses: Counter[str] = Counter()
         self.machine = 0
         self.acknowledged: list[dict[str, Any]] = []  # by the ledger that counts
         self.driver: Driver | None = None
+        self.owner: Driver | None = None  # the last one that began
         self.asleep: list[Driver] = []
         self.hosts = 0
         self.faults = self.plan.faults
@@ -102,25 +104,35 @@ class World:
         for _ in range(MOST_STEPS):
             self.clock.now += self.rng.expovariate(0.2)
             try:
-                if self.driver is None:
+                if self.asleep and self.rng.random() < 0.2:
+                    self._stir(self.rng.choice(self.asleep))
+                elif self.driver is None:
                     self._begin()
                 elif self._goes_wrong():
                     self._fault(self.driver)
-                elif self.asleep and self.rng.random() < 0.15:
-                    self._wake(self.rng.choice(self.asleep))
-                elif self.asleep and self.rng.random() < 0.1:
-                    self._of_a_sleeper(lambda driver: driver.train_unheard(self.rng))
                 elif self.bucket.under_way and self.rng.random() < 0.2:
                     self.bucket.arrive()
                 elif self.driver.step(self.rng):
                     self._check_end(self.driver)
-                    return self.driver.engine.state
+                    return self._after_the_end(self.driver)
             except Crash:
                 self._crashed()
             if self.driver is not None and self.driver.gone:
                 self._leave(self.driver)
             self._check()
         raise Violation(f"the search did not end within {MOST_STEPS} steps")
+
+    def _after_the_end(self, driver: Driver) -> RunState:
+        """Nobody holds the lock, and whoever slept may still act."""
+        driver.close()
+        for sleeper in list(self.asleep):
+            with self._undisturbed():
+                for _ in range(3):
+                    sleeper.train_unheard(self.rng)
+            self._wake(sleeper)
+        self._check()
+        self.check_stored(driver)
+        return driver.engine.state
 
     def _goes_wrong(self) -> bool:
         if not self.faults or self.rng.random() > 0.06:
@@ -143,7 +155,8 @@ class World:
             return
         finally:
             self.clock.meanwhile = lambda: None
-        self.driver = driver
+        self.driver = self.owner = driver
+        self.bucket.owner = driver.name
         self.say(f"driver {driver.name} began, with {len(driver.engine.state.trials)} trials")
 
     def _turn_over(self) -> None:
@@ -162,10 +175,21 @@ class World:
         self.driver = self.asleep.pop()
         self.say(f"driver {self.driver.name} goes on")
 
-    def _of_a_sleeper(self, does: Callable[[Driver], None]) -> None:
+    def _stir(self, driver: Driver) -> None:
+        """One that sleeps wakes, maybe where nobody else is at work, or only a worker of it does.
+        If it is still the owner, it wakes before the next one begins."""
+        if driver is self.owner or self.rng.random() < 0.4:
+            with self._undisturbed():
+                driver.train_unheard(self.rng)
+        else:
+            self._wake(driver)
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """What the disk does is for those who are at work."""
         before = self.disk.dies_in, self.disk.fails_in
         self.disk.dies_in = self.disk.fails_in = None
-        does(self.rng.choice(self.asleep))
+        yield
         self.disk.dies_in, self.disk.fails_in = before
 
     def _write_late(self, driver: Driver) -> None:
@@ -280,38 +304,41 @@ class World:
             self.acknowledged = self.acknowledged[:count]
 
     @contextmanager
-    def sleeping(self, driver: Driver) -> Iterator[None]:
+    def sleeping(self, driver: Driver, where: str, chance: float) -> Iterator[None]:
         """Maybe it sleeps between two of its calls to storage, and another one goes on."""
 
         def meanwhile() -> None:
-            self.told["driver slept at its end"] += 1
+            self.told[f"driver slept {where}"] += 1
             self._take_over(driver, wakes=True)
-            bucket, disk = self.bucket, self.disk
-            before = bucket.errors, bucket.losses, bucket.delays, disk.dies_in, disk.fails_in
+            bucket = self.bucket
+            before = bucket.errors, bucket.losses, bucket.delays
             bucket.errors = bucket.losses = bucket.delays = 0
-            disk.dies_in = disk.fails_in = None
-            self._begin()
-            if self.driver is not None:
-                self.driver._settle()
-            bucket.errors, bucket.losses, bucket.delays, disk.dies_in, disk.fails_in = before
+            with self._undisturbed():
+                self._begin()
+                if (other := self.driver) is not None:
+                    other._settle()
+                    for _ in range(self.rng.randint(0, 6)):
+                        if not other.gone and not other.engine.done:
+                            other.step(self.rng)
+            bucket.errors, bucket.losses, bucket.delays = before
 
-        if driver is self.driver and self.faults and self.rng.random() < 0.3:
+        if driver is self.driver and self.faults and self.rng.random() < chance:
             self.faults -= 1
             self.bucket.sleep = self.rng.randint(0, 12), meanwhile
-        yield
-        self.bucket.sleep = None
+        try:
+            yield
+        finally:
+            self.bucket.sleep = None
 
     def _wake(self, driver: Driver) -> None:
         """It does what it was about to do, until it finds out."""
         self.say(f"driver {driver.name} wakes")
         driver.between = self.rng.random() < 0.5
-        before = self.disk.dies_in, self.disk.fails_in
-        self.disk.dies_in = self.disk.fails_in = None
-        for _ in range(8):
-            if driver.gone or driver.step(self.rng):
-                break
-            self._check()
-        self.disk.dies_in, self.disk.fails_in = before
+        with self._undisturbed():
+            for _ in range(8):
+                if driver.gone or driver.step(self.rng):
+                    break
+                self._check()
         if driver.gone:
             self.told["driver found itself deposed"] += 1
             self.asleep.remove(driver)
@@ -325,7 +352,7 @@ class World:
             return read_events(path, self.say) if path.exists() else []
 
     def acknowledge(self, driver: Driver, event: dict[str, Any]) -> None:
-        if driver is self.driver or self.driver is None:
+        if driver is self.driver or (self.driver is None and driver not in self.asleep):
             self.acknowledged.append(event)
 
     def _check(self) -> None:
@@ -378,6 +405,9 @@ class World:
             driver.study.finish()
             if shown(driver.study.path) != shown(None, state, self.space):
                 raise Violation("the study file is not what follows from the ledger")
+        self.check_stored(driver)
+
+    def check_stored(self, driver: Driver) -> None:
         if self.plan.remote and self.bucket.there["ledger.jsonl"][0] != driver.ledger_bytes():
             raise Violation("storage has another ledger than the driver at the end")
 
@@ -394,28 +424,28 @@ class World:
 
     def save(self, driver: Driver, trial: str, examples: int) -> None:
         """What a worker does before it tells: the older state goes once the newer is there."""
-        if driver is not self.driver and self.driver is not None:
+        if driver is not self.owner:
             raise Violation(f"a worker of the deposed driver {driver.name} saved {trial}")
         older = [n for n in self.saved.get(trial, []) if n != examples]
         machine = self.folder / f"machine-{self.machine}"
-        if self.plan.remote:
+        target = (machine / self.place(trial, examples, "model")).parent
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(target) as partial:
             for part in ("model", "state"):
-                self.bucket.count += 1
-                place = f"{self.place(trial, examples, part)}/x"
-                self.bucket.there[place] = b"1", self.bucket.count
-        else:
-            target = (machine / self.place(trial, examples, "model")).parent
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_folder(target) as partial:
-                for part in ("model", "state"):
-                    (partial / part).mkdir()
-                    with self.disk.open_file(partial / part / "x", "wb") as file:
-                        file.write(b"1")
+                (partial / part).mkdir()
+                with self.disk.open_file(partial / part / "x", "wb") as file:
+                    file.write(b"1")
         self.saved[trial] = sorted({*older, examples})
         for before in older:
-            place = self.place(trial, before, "state")
-            self.bucket.there.pop(f"{place}/x", None)
-            remove_folder(machine / place)
+            remove_folder(machine / self.place(trial, before, "state"))
+
+    def _signed(self, path: str) -> None:
+        """In storage a checkpoint is saved with its manifest, whoever hears of that."""
+        if path.endswith(f"/{MANIFEST}"):
+            _, trial, _, name, _ = path.split("/")
+            examples = int(name.removeprefix("step-"))
+            if self.has(trial, examples, "model") and self.has(trial, examples, "state"):
+                self.saved[trial] = sorted({*self.saved.get(trial, []), examples})
 
 
 class NoThread:

@@ -36,7 +36,7 @@ MANIFEST = "manifest.json"
 STATE, TENSORS = "state/state.json", "state/tensors.safetensors"
 KEPT_STATES = 2
 KEPT_MODELS = 3  # of the last evaluations
-_NAME = re.compile(r"step-(\d{8,})")
+_NAME = re.compile(r"step-([0-9]{8,})")
 
 
 class DamagedCheckpoint(Exception):

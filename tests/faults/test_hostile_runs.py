@@ -201,6 +201,7 @@ def test_a_path_is_inside_or_refused(parts: list[str]) -> None:
 
 WRONG: dict[str, list[dict[str, Any]]] = {
     "a trial that is a number": [CREATED | {"trial": 7}],
+    "a trial in Arabic digits": [CREATED | {"trial": "t\u0660\u0660\u0660\u0660"}],
     "a trial that nobody counted to": [CREATED | {"trial": "t999999999999"}],
     "a point that nobody counted to": [CREATED | {"number": 10**9}],
     "settings that are a list": [CREATED | {"settings": [1]}],

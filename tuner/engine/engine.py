@@ -325,6 +325,7 @@ class Engine:
             own_gpu=trial.id in self.own_gpu,
             known=trial.examples,
             driver=self.driver,
+            epoch=self.state.epoch,
         )
 
     # --- what happened ----------------------------------------------------------------------

@@ -38,6 +38,7 @@ class Job:
     own_gpu: bool = False  # shared with no other trial
     known: int = 0  # examples at the last evaluation that the ledger has
     driver: dict[str, Any] | None = None  # whose run it is, as its lock says; None behind a URL
+    epoch: int = 0  # of that driver
 
     def as_config(self) -> dict[str, Any]:
         return {"job": json.dumps(self.__dict__)}

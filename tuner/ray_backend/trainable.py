@@ -28,7 +28,7 @@ from tuner.engine.job import Job
 from tuner.ray_backend.heartbeat import start_heartbeat
 from tuner.ray_backend.resources import give_back_memory, keep_to_its_gpu
 from tuner.ray_backend.staging import StagedInput, localize
-from tuner.runs.folder import LEDGER, LOCK
+from tuner.runs.folder import LEDGER
 from tuner.runs.lock import Deposed, Holder, check_holder
 from tuner.runs.schema import field_faults
 from tuner.runs.state import DEVICE_MEMORY, INFRASTRUCTURE, MEMORY
@@ -185,7 +185,7 @@ class SearchTrial(tune.Trainable):
     def _check_driver(self) -> None:
         """In a folder that machines share; what goes to storage is checked on its way there."""
         if self.job.driver is not None:
-            check_holder(self._run_folder() / LOCK, Holder(**self.job.driver))
+            check_holder(self._run_folder(), Holder(**self.job.driver), self.job.epoch)
 
     def _sees_the_run(self) -> bool:
         """Without its folder nothing can be saved, and whatever else fails, fails for that."""

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from model.common.errors import InputError
 from model.common.untrusted import open_regular, parse_json, read_regular, shown
+from tuner.runs.folder import LOCK, read_run
 
 try:
     import fcntl
@@ -218,15 +219,19 @@ class RunLock:
         return False
 
 
-def check_holder(path: Path, mine: Holder) -> None:
+def check_holder(folder: Path, mine: Holder, epoch: int) -> None:
     """For a driver's workers, before they write: raise `Deposed` if the run is another's by now.
 
-    Where nobody holds the lock nobody has taken the run over.
+    Where nobody holds the lock, another driver may have come and gone meanwhile: then the run is
+    not of this `epoch` any more.
     """
+    path = folder / LOCK
     try:
         found = _parse(content_of(path))
     except FileNotFoundError:
-        return
+        if read_run(folder)["epoch"] == epoch:
+            return
+        raise Deposed(f"{folder}: another driver has had this run meanwhile") from None
     if found is None or replace(found, beat=mine.beat) != mine:
         raise Deposed(f"{path}: another driver ({found or 'unknown'}) has taken this run over")
 

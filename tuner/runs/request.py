@@ -23,7 +23,7 @@ def read_confirm(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     parts = given.lower().split("x")
-    sound = len(parts) == 2 and all(re.fullmatch(r"[1-9]\d{0,2}", part) for part in parts)
+    sound = len(parts) == 2 and all(re.fullmatch(r"[1-9][0-9]{0,2}", part) for part in parts)
     if not sound and parts != ["0", "0"]:
         shown = given if len(given) < 40 else f"{given[:40]}..."
         fault = f"'{shown}' is not NxS with both from 1 to 999"

@@ -16,7 +16,7 @@ from model.common.typed import show
 from model.common.untrusted import unfit
 from tuner.runs.state import EVENTS
 
-TRIAL = re.compile(r"t\d{4,12}")
+TRIAL = re.compile(r"t[0-9]{4,12}")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 MOST = 1 << 53  # of what is counted
 LATEST = 1e11  # unix seconds; there is a calendar up to there

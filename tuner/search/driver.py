@@ -25,7 +25,17 @@ from tuner.export.tensorboard.event_files import BOARD
 from tuner.ray_backend.resources import Resources, parts_of, share_out
 from tuner.ray_backend.session import Session, ray_session
 from tuner.ray_backend.staging import StagedInput, needed, pack, paths_in
-from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TRIALS, own_folder, write_run
+from tuner.runs.folder import (
+    JOURNAL,
+    LEDGER,
+    LOCK,
+    RUN,
+    SPACE,
+    TRIALS,
+    own_folder,
+    read_run,
+    write_run,
+)
 from tuner.runs.ledger import Ledger
 from tuner.runs.lock import Holder, RunLock
 from tuner.runs.request import ExecutionOptions, SearchRequest
@@ -160,7 +170,8 @@ def run(
         if request.sampler == AUTO and ledger.state.trials
         else choose_sampler(request.sampler, plan.stages.trials),
         resumed=options.resume,
-        epoch=ledger.state.epoch + 1,
+        # A ledger that was cut back may have forgotten some, of which workers may be alive.
+        epoch=max(ledger.state.epoch, read_run(plan.folder)["epoch"]) + 1,
         driver=remote.storage.driver if remote else uuid.uuid4().hex,
     )
     for known in plan.earlier[len(ledger.state.earlier) :]:

@@ -17,6 +17,7 @@ from model.training.checkpoint import (
     checkpoint_name,
     checkpoints_in,
     clean_leftovers,
+    is_checkpoint,
     load_latest,
     prune,
     save_checkpoint,
@@ -141,6 +142,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         "state/state.json is missing",
     ),
 }
+
+
+def test_a_name_in_other_digits_is_no_checkpoints() -> None:
+    assert is_checkpoint("step-00000120")
+    assert not is_checkpoint("step-\u0660\u0660\u0660\u0660\u0660\u0661\u0662\u0660")
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

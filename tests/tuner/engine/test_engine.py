@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +48,9 @@ from tuner.ray_backend.trainable import (
     wait_until_free,
     with_unheard,
 )
+from tuner.runs.folder import LOCK, write_run
 from tuner.runs.ledger import Ledger, read_events
+from tuner.runs.lock import Deposed, RunLock
 from tuner.runs.retention import CheckpointStore
 from tuner.runs.state import DEVICE_MEMORY, INFRASTRUCTURE, RunState, TrialState
 from tuner.runs.storage.storage import StorageLost
@@ -530,6 +532,23 @@ def test_a_trial_passes_on_all_that_its_run_warns_of(
     trial._begin(job.as_config())
     notes = [json.loads(trial.step()[NOTES]) for _ in range(3)]
     assert notes == [["the budget ends before 'similarity' has its first batch"], ["another"], []]
+
+
+def test_a_trial_saves_in_its_own_drivers_epoch_only(
+    engine_of: Callable[..., Engine], tmp_path: Path
+) -> None:
+    engine, trial = engine_of(), SearchTrial.__new__(SearchTrial)
+    with RunLock(tmp_path / LOCK, lambda line: None) as lock:
+        assert lock.holder is not None
+        engine.driver = asdict(lock.holder)
+    job = engine.next_job()
+    assert job is not None
+    trial._begin(job.as_config())
+    write_run(tmp_path, {"space": "default"}, {}, engine.state.epoch)
+    trial._check_driver()  # its driver has gone, and nobody has come since
+    write_run(tmp_path, {"space": "default"}, {}, engine.state.epoch + 1)
+    with pytest.raises(Deposed):
+        trial._check_driver()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 
 from model.common.errors import InputError
 from tuner.runs import lock as module
+from tuner.runs.folder import write_run
 from tuner.runs.lock import Deposed, RunLock, check_holder, start_of
 
 HOLD = """
@@ -307,12 +308,16 @@ def test_workers_of_a_deposed_driver_are_told_before_they_write(path: Path) -> N
     first.acquire()
     mine = first.holder
     assert mine is not None
-    check_holder(path, mine)
+    write_run(path.parent, {"space": "default"}, {}, epoch=1)
+    check_holder(path.parent, mine, 1)
     first.beat()
-    check_holder(path, mine)  # it counts on, and is the same
+    check_holder(path.parent, mine, 1)  # it counts on, and is the same
     first.release()
-    check_holder(path, mine)  # nobody has it: a worker may save what it has
+    check_holder(path.parent, mine, 1)  # nobody has had it since: a worker may save what it has
     second.acquire()
     with pytest.raises(Deposed, match="another driver .* has taken this run over"):
-        check_holder(path, mine)
+        check_holder(path.parent, mine, 1)
+    write_run(path.parent, {"space": "default"}, {}, epoch=2)
     second.release()
+    with pytest.raises(Deposed, match="another driver has had this run meanwhile"):
+        check_holder(path.parent, mine, 1)

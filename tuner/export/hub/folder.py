@@ -23,7 +23,7 @@ from model.training.finish import link_or_copy
 from tuner.soup.record import CARD, SOUP_JSON
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
-WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
+WEIGHTS = re.compile(r"model(-[0-9]{5}-of-[0-9]{5})?\.safetensors")
 VOCABULARY = re.compile(
     r"tokenizer\.json|vocab\.(txt|json)|merges\.txt|(spiece|sentencepiece\.bpe|tokenizer)\.model"
     r"|special_tokens_map\.json|added_tokens\.json"

@@ -3,7 +3,8 @@
     s3://      If-Match and If-None-Match, by boto3 (part of `stockpot[cluster]`)
     gs://      generations, by google-cloud-storage where that is installed
     file://    a kernel lock around looking and writing
-    others     looked at just before it is written, which leaves a moment
+    others     looked at just before it is written, which leaves a moment; so is what is found to
+               take no notice of conditions
 
 An answer that got lost on the way is told from a refusal by looking at what is there then, also
 when it is missed only by a later write.
@@ -12,6 +13,7 @@ when it is missed only by a later write.
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -102,7 +104,7 @@ class Unable(Exception):
 
 
 def backend_of(storage: Storage, path: str) -> Backend:
-    scheme = urlsplit(storage.url).scheme
+    scheme = "" if storage.unfenced else urlsplit(storage.url).scheme
     try:
         if scheme == "s3":
             return Amazon(storage, path)
@@ -120,15 +122,37 @@ CLIENTS = {
 CLIENTS["gcs"] = CLIENTS["gs"]
 
 
-def unfenced(storage: Storage) -> str | None:
-    """What to say of storage that is looked at before a write only because a client is missing."""
+def why_unfenced(storage: Storage) -> str | None:
+    """What to say of storage that is only looked at before a write, where others have conditions:
+    a client is missing, or a write that should have been refused was not."""
     package, remedy = CLIENTS.get(urlsplit(storage.url).scheme, ("", ""))
-    if not package or not isinstance(backend_of(storage, ""), Compared):
+    if not package:
         return None
-    return (
-        f"{storage.shown}: without {package} two drivers that write in the same moment are not "
-        f"told apart; {remedy}"
-    )
+    apart = "two drivers that write in the same moment are not told apart"
+    if isinstance(backend_of(storage, ""), Compared):
+        return f"{storage.shown}: without {package} {apart}; {remedy}"
+    if keeps_conditions(storage):
+        return None
+    return f"{storage.shown} takes no notice of conditions (If-Match, If-None-Match): {apart}"
+
+
+def keeps_conditions(storage: Storage) -> bool:
+    """Some storage that speaks like Amazon's writes whatever is asked under a condition."""
+    path = f".stockpot-{uuid.uuid4().hex[:12]}"
+    probe = backend_of(storage, path)
+
+    def wrote(content: bytes, tag: str | None) -> str | None:
+        found: str | None = storage.insist(f"write {path}", lambda: probe.write(content, tag))
+        return found
+
+    try:
+        first = wrote(b"1", None)
+        wrote(b"2", first)
+        kept = wrote(b"3", None) is None and wrote(b"3", first) is None
+    except Unable:
+        kept = False
+    storage.remove([path])
+    return kept
 
 
 class Compared:

@@ -62,15 +62,20 @@ class NodeFolder:
 
     def send(self) -> None:
         """Bring storage up to the folder: new files, a checkpoint's manifest after the rest of it,
-        the list of evaluations last. Only then goes what the run has deleted."""
+        the list of evaluations last. Only then goes what the run has deleted.
+
+        The run may become another driver's at any moment of it, so that is asked before each file:
+        at most the one that is under way comes too late."""
         check_driver(self.storage)
         there = {name: print_of(self.out / name) for name in own_files(self.out)}
         new = [name for name in there if self._sent.get(name) != there[name]]
         for name in sorted(new, key=order):
+            check_driver(self.storage)
             self.storage.put(self.out / name, f"{self.prefix}/{name}")
             self._sent[name] = there[name]
         gone = [name for name in self._sent if name not in there]
         for name in sorted(gone, key=order, reverse=True):  # a manifest before what it signs
+            check_driver(self.storage)
             self.storage.remove([f"{self.prefix}/{name}"])
             del self._sent[name]
 

@@ -46,7 +46,7 @@ from tuner.runs.lock import Deposed, start_of
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.retention import CheckpointStore, wanted
 from tuner.runs.state import RunState, Warn
-from tuner.runs.storage.fence import Superseded, unfenced
+from tuner.runs.storage.fence import Superseded, why_unfenced
 from tuner.runs.storage.mirror import ALIVE, BEAT, Mirror, is_over, is_signed, read_sign
 from tuner.runs.storage.storage import Storage, StorageLost
 
@@ -254,8 +254,9 @@ def follow(
     if storage is None:
         yield None
         return
-    if fault := unfenced(storage):
+    if fault := why_unfenced(storage):
         warn(fault)
+        storage = replace(storage, unfenced=True)
     driver = uuid.uuid4().hex
     remote = RemoteRun(replace(storage, driver=driver), folder, warn)
     sign = {"host": socket.gethostname(), "pid": os.getpid(), "driver": driver}

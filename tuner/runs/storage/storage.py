@@ -51,6 +51,7 @@ class Storage:
     hurried: bool = False  # no attempts beside the file system's own
     driver: str = ""  # who may write the run that is in here; trials ask before they do
     judged: bytes | None = None  # the sign of life of a driver that was found to be gone
+    unfenced: bool = False  # it takes no notice of conditions, and is looked at before a write
 
     def __reduce__(self) -> Any:
         return Storage, (self.url, self.hurried, self.driver)

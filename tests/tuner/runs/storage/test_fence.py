@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 import types
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,21 @@ from typing import Any
 import pytest
 
 from model.common.errors import InputError
+from model.training.checkpoint import MANIFEST
 from tests.tuner.made_up_runs import begin, create
 from tests.tuner.s3_server import S3
 from tuner.runs.ledger import Ledger, read_events
 from tuner.runs.state import RunState
 from tuner.runs.storage import fence
-from tuner.runs.storage.fence import Amazon, Compared, FencedFile, Google, Superseded, backend_of
+from tuner.runs.storage.fence import (
+    Amazon,
+    Compared,
+    FencedFile,
+    Google,
+    Superseded,
+    backend_of,
+    why_unfenced,
+)
 from tuner.runs.storage.mirror import ALIVE, Mirror, check_driver, is_over, is_signed, read_sign
 from tuner.runs.storage.node_folder import NodeFolder
 from tuner.runs.storage.remote import (
@@ -204,6 +215,33 @@ def test_storage_without_conditions_is_looked_at_before(
     with pytest.raises(Superseded):
         mine.write(b"3")
     assert storage.read("x") == b"2"
+
+
+@pytest.mark.parametrize("ignored", [("IfMatch", "IfNoneMatch"), ("IfMatch",), ("IfNoneMatch",)])
+def test_storage_that_takes_no_notice_of_conditions_is_looked_at_before_and_said_to_be_so(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignored: tuple[str, ...]
+) -> None:
+    write, said = Amazon.write, list[str]()
+    storage = Storage(s3.url(tmp_path.name))
+    assert why_unfenced(storage) is None
+
+    def careless(self: Amazon, content: bytes, tag: str | None) -> str | None:
+        if ("IfNoneMatch" if tag is None else "IfMatch") not in ignored:
+            return write(self, content, tag)
+        return str(self.client.put_object(**self.place, Body=content)["ETag"])
+
+    monkeypatch.setattr(Amazon, "write", careless)
+    with follow(storage, tmp_path, said.append) as remote:
+        assert remote is not None
+        other = FencedFile(remote.storage, "ledger.jsonl")
+        other.read()
+        other.write(b"ten lines of another driver")
+        with pytest.raises(Superseded):
+            remote.mirror._ledger.write(b"one line")
+    assert storage.read("ledger.jsonl") == b"ten lines of another driver"
+    assert list(storage.files()) == [ALIVE, "ledger.jsonl"]
+    (line,) = said
+    assert "takes no notice of conditions" in line and "in the same moment" in line
 
 
 class Blobs:
@@ -448,6 +486,37 @@ def test_a_trial_of_a_deposed_driver_sends_nothing(storage: Storage, tmp_path: P
         node.close()
         mine.close()
     assert storage.read("trials/t0000/config.yaml") == b"a: 1\n"
+
+
+@pytest.mark.parametrize("moment", ["put", "remove"])
+def test_a_trial_whose_driver_is_deposed_while_it_sends_sends_no_more(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    first, mine = driver(storage, tmp_path / "a", "a")
+    node = NodeFolder(first.patient)
+    out = node.fetch("t0000")
+    names = [f"checkpoints/step-00000001/{name}" for name in ("model/x", "state/x", MANIFEST)]
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("a")
+    if moment == "remove":
+        node.send()
+        shutil.rmtree(out / "checkpoints")
+    went_on, done = getattr(Storage, moment), list[Any]()
+
+    def slow(self: Storage, *given: Any) -> None:
+        went_on(self, *given)
+        done.append(given)
+        if len(done) == 1:
+            driver(storage, tmp_path / "b", "b")[1].close()
+
+    monkeypatch.setattr(Storage, moment, slow)
+    with closing(node), pytest.raises(StorageLost, match="in the hands of another driver"):
+        node.send()
+    mine.close()
+    there = storage.files("trials")
+    assert len(there) == (1 if moment == "put" else 2)  # what was under way, and no more
+    assert not any(path.endswith(MANIFEST) for path in there)
 
 
 def test_names_in_storage_do_not_lead_out_of_the_folder(s3: S3, tmp_path: Path) -> None:

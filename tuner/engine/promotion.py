@@ -103,7 +103,7 @@ class Promotion:
         return below and not trial.is_repeat and trial.examples >= self.rung(trial)
 
     def standing(self, trial: TrialState) -> str:
-        results = self.ladder.levels[trial.level].results
+        results = self.ladder.levels[min(trial.level, self.stages.top)].results
         names = [result.configuration for result in results]
         if trial.id not in names:  # in a ledger that no search wrote
             return f"no result at {self.rung(trial):,} examples"
@@ -137,9 +137,9 @@ class Promotion:
 
     def pruned_text(self, trial: TrialState) -> str:
         """pruned at 80 examples: .357 ± .029, rank 4 of 5, cutoff .396"""
-        level = self.ladder.levels[trial.level]
+        level = self.ladder.levels[min(trial.level, self.stages.top)]
         own = next((r for r in level.results if r.configuration == trial.configuration), None)
-        if own is None:
+        if own is None or trial.level >= self.stages.top:  # in a ledger that no search wrote
             return f"pruned: {self.standing(trial)}"
         around = f" ± {short(own.noise)}" if own.noise else ""
         parts = [f"{short(own.score)}{around}", self.rank_text(trial)]

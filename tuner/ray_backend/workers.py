@@ -17,6 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
+from model.common.secrets import brief
 from model.training.inputs import Warn
 from tuner.ray_backend.heartbeat import HeartbeatWatch, start_heartbeat
 from tuner.ray_backend.resources import Resources, keep_to_its_gpu
@@ -111,7 +112,7 @@ class WorkerPool:
                 self._give(None)
                 if attempt == ATTEMPTS:
                     raise
-                reason = next(iter(str(error).splitlines()), "it died")[:120]
+                reason = brief(next(iter(str(error).splitlines()), "it died"), 120)
                 self.warn(f"a worker was lost ({reason}); another does its work")
             except BaseException:
                 self._give(worker)

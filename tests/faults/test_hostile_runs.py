@@ -324,9 +324,14 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="module")
-def as_recorded(recorded: Path) -> list[dict[str, Any]]:
+def whole(recorded: Path) -> list[dict[str, Any]]:
+    return read_events(recorded / "ledger.jsonl")
+
+
+@pytest.fixture(scope="module")
+def as_recorded(whole: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Its events, without their ends: a trial is left to do."""
-    found = [e for e in read_events(recorded / "ledger.jsonl") if e["event"] not in ENDS]
+    found = [e for e in whole if e["event"] not in ENDS]
     return [e if "num_samples" not in e else e | {"num_samples": 8} for e in found]
 
 
@@ -390,6 +395,13 @@ def test_odd_fields_of_an_event_are_refused_in_words_by_all_who_use_it(
     write_ledger(recorded / "ledger.jsonl", *map(ODD[odd], as_recorded))
     with suppress(InputError):
         make_all_of(recorded)
+
+
+@pytest.mark.timeout(60)
+def test_a_race_without_end_takes_no_memory(recorded: Path, whole: list[dict[str, Any]]) -> None:
+    race = [e | {"race": [3, 1 << 52]} if e["event"] in ("run", "planned") else e for e in whole]
+    write_ledger(recorded / "ledger.jsonl", *race)
+    make_all_of(recorded)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -182,11 +182,11 @@ class Promotion:
         names = ranked[:best]
         if self.stages.top and best > 1 and self.ladder.default in ranked[best:]:
             names[-1] = self.ladder.default
-        wanted = [
+        wanted = (
             NextStep(name, level, self.state.seed + offset)
             for name in names
             for offset in range(1, seeds + 1)
-        ]
+        )
         return next((step for step in wanted if (step.configuration, step.seed) not in there), None)
 
     def _final(self) -> NextStep | None:

@@ -19,7 +19,6 @@ from tuner.runs.state import EVENTS
 TRIAL = re.compile(r"t\d{4,12}")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 MOST = 1 << 53  # of what is counted
-MOST_RUNGS = 64  # each is longer than the one before by half at least
 SAMPLERS = ("task_gp", "tpe", "random", "gp", "cmaes", "nsga2")
 LATEST = 1e11  # unix seconds; there is a calendar up to there
 Check = Callable[[Any], bool]
@@ -35,10 +34,6 @@ def count(value: Any) -> bool:
 
 def positive(value: Any) -> bool:
     return count(value) and value > 0
-
-
-def level(value: Any) -> bool:
-    return count(value) and value < MOST_RUNGS
 
 
 def whole(value: Any) -> bool:
@@ -131,14 +126,10 @@ FIELDS: dict[str, tuple[Check, str]] = {
     ),
     "promotion": (lambda value: value in ("restart", "continue"), "restart or continue"),
     "objectives": (lambda value: several(text)(value) and len(value) > 0, "a list of names"),
-    "rungs": (
-        lambda value: several(pair(positive))(value) and len(value) <= MOST_RUNGS,
-        f"a list of up to {MOST_RUNGS} pairs of whole numbers above 0",
-    ),
-    "level": (level, f"a whole number, 0 or more, below {MOST_RUNGS}"),
+    "rungs": (several(pair(positive)), "a list of pairs of whole numbers above 0"),
     "race": (pair(count), "two whole numbers"),
     **dict.fromkeys(
-        ("examples", "step", "num_samples", "attempt", "epoch", "line", "rows"),
+        ("examples", "step", "num_samples", "attempt", "level", "epoch", "line", "rows"),
         (count, "a whole number, 0 or more"),
     ),
     **dict.fromkeys(("number", "length", "rung"), (optional(count), "a whole number or null")),

@@ -1,6 +1,6 @@
 """The driver's own time per trial in large searches, and how fast it resumes: a simulated cluster.
 
-    python benchmarks/scale.py [--trials 1000 10000] [--slots 256] [--sampler tpe]
+    python benchmarks/scale.py [--trials 1000 10000] [--slots 256] [--sampler tpe] [--space default]
     python benchmarks/scale.py --suggestions --sampler task_gp --trials 10 50 200 --slots 2
 
 Everything that decides is the search's own: the engine with its ledger on disk, the rungs, the
@@ -141,9 +141,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--slots", type=int, default=256)
     parser.add_argument("--sampler", default="tpe")
+    parser.add_argument("--space", default="default", help="a file that all versions know, say")
     parser.add_argument("--suggestions", action="store_true", help="time each suggestion alone")
     arguments = parser.parse_args()
-    space = load_space("default")
+    space = load_space(arguments.space)
     if arguments.suggestions:
         suggestions(space, arguments.trials, arguments.slots, arguments.sampler)
         return

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.cli.exit_code import exit_code, of_the_machine
 from model.cli.parser import Parser, command_parser
+from model.common.secrets import brief
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
             rows = list(check())
         except Exception as error:  # one that fails is a finding, and the others are wanted too
             failed += 1
-            rows = [(name, f"FAILED: {type(error).__name__}: {' '.join(str(error).split())[:200]}")]
+            rows = [(name, f"FAILED: {type(error).__name__}: {brief(str(error), 200)}")]
         for what, found in rows:
             print(f"| {what} | {found} |", flush=True)
     return 1 if failed else 0

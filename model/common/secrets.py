@@ -75,6 +75,11 @@ def brief(text: str, most: int = 500, environment: Mapping[str, str] = os.enviro
     return " ".join(redact(text, environment).split())[:most]
 
 
+def bounded(text: str) -> str:
+    """Without secrets, for whoever cuts it next; of a very long text only how long it is."""
+    return redact(text) if len(text) <= LONG else f"a text of {len(text):,} characters"
+
+
 def hide(text: str, secrets: Iterable[str]) -> str:
     """The text without these, as they are and as programs write them down.
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from model.common.secrets import bounded
+
 COMPARE = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 
@@ -160,6 +162,12 @@ class _Shown(reprlib.Repr):
         super().__init__()
         self.maxstring = self.maxother = 80
 
+    def repr_str(self, value: str, level: int) -> str:
+        return super().repr_str(bounded(value), level)
+
+    def repr_instance(self, value: Any, level: int) -> str:
+        return bounded(repr(value))[: self.maxother]
+
     def repr_NoneType(self, value: None, level: int) -> str:
         return "null"
 
@@ -176,7 +184,7 @@ _SHOWN = _Shown()
 
 
 def show(value: Any) -> str:
-    """A value as the user might have written it, cut short where it is long."""
+    """A value as the user might have written it, without secrets, cut short where it is long."""
     try:
         return _SHOWN.repr(value)
     except ValueError:  # Python does not print a number of thousands of digits

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from model.common.errors import InputError
+from model.common.secrets import bounded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,8 +55,8 @@ def inside(root: Path, path: str | Path, start: Path | None = None) -> Path:
 
 
 def shown(text: str) -> str:
-    """Of a text that may be anything, what fits into a sentence."""
-    return "".join(c if c.isprintable() else "?" for c in text[:80])
+    """Of a text that may be anything, what fits into a sentence, without secrets."""
+    return "".join(c if c.isprintable() else "?" for c in bounded(text)[:80])
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, *, links: bool = False) -> int:
@@ -194,7 +195,7 @@ def unfit(value: Any, where: str = "", depth: int = 0) -> Iterator[str]:
         if not -(1 << 63) <= value < 1 << 64:
             yield f"'{where}' is a number of too many digits"
     elif depth > MOST_DEPTH:
-        yield f"'{where[:80]}' is nested too deeply"
+        yield f"'{shown(where)}' is nested too deeply"
     elif isinstance(value, dict):
         for key, entry in value.items():
             if not isinstance(key, str):

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from model.common.errors import InputError, install
 from model.common.hub import away, hub_is_away
+from model.common.secrets import redact
 from model.data.delimited import missing_column, wanted_columns
 from model.data.rows import SCHEMA, RawRow
 from model.tasks.task_set import Source
@@ -121,4 +122,4 @@ def _python(where: str, table: pa.Table, name: str | None) -> list[Any]:
 
 
 def first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    return (redact(str(error)).strip() or type(error).__name__).splitlines()[0][:200]

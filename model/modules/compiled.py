@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils._triton import has_triton
 
+from model.common.private import private_folder
 from model.modules.encoder import layers_of
 
 # Of a layer's code, before the compiler gives up. It would after eight: those of ModernBERT have
@@ -46,6 +47,9 @@ def compile_layers(
     encoder: nn.Module, backend: Any = "inductor", *, if_possible: bool = False
 ) -> None:
     """`if_possible`: what cannot be compiled on this machine runs as it is, with a warning."""
+    if backend == "inductor" and "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        # By itself it runs what lies in a folder of /tmp, whoever made that.
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(private_folder("stockpot-inductor"))
     # What the compiler knows is of the code, which all models of a process share. A worker has
     # trial after trial, with a rate of dropout each.
     torch._dynamo.reset()

@@ -13,6 +13,7 @@ from typing import Any
 
 from model.common.errors import suggest
 from model.common.files import Document
+from model.common.secrets import bounded
 from model.common.typed import show
 
 
@@ -99,7 +100,7 @@ def as_number(value: Any) -> float | None:
 
 def plain_text(value: Any) -> str:
     try:
-        text = str(value)
+        text = bounded(str(value))
     except ValueError:  # an integer of more digits than Python will print
         text = "a very long number"
     return text if len(text) <= 60 else f"{text[:57]}..."

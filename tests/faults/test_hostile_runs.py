@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,11 @@ from model.evaluation.model_folder import read_heads, read_model
 from model.modules.encoder import load_encoder
 from model.training.checkpoint import DamagedCheckpoint, verify
 from tests.tuner.made_up_runs import begin, close, create, evaluate
+from tuner.engine.engine import Engine, Limits
+from tuner.engine.stages import stages_of
+from tuner.engine.study_file import StudyFile
+from tuner.export.tensorboard.board import Board
+from tuner.export.trackers.records import snapshot
 from tuner.predict.predictor import load_predictor
 from tuner.runs.folder import read_run, refuse_strange, write_run
 from tuner.runs.ledger import Ledger, encode, read_events, read_state
@@ -39,7 +46,10 @@ from tuner.runs.lock import RunLock
 from tuner.runs.open import open_run
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.retention import CheckpointStore, wanted
+from tuner.runs.trial_table import trial_table
+from tuner.scoring.summarise import summarise
 from tuner.search.checks import refuse_or_allow
+from tuner.search.plan import stages_of_run
 from tuner.soup.ensemble_file import ENSEMBLE, read_ensemble
 
 RESUME = ExecutionOptions(resume=True)
@@ -299,6 +309,115 @@ def test_whatever_an_event_says_it_is_taken_or_refused_in_words(
     wanted(state, 3)
     state.ranked()
     state.counts()
+
+
+# --- the same, for everybody who makes something of a ledger ------------------------------------
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+@pytest.fixture(scope="module", params=["0.2.0", "0.2", "0.1"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("recorded")
+    with tarfile.open(FIXTURES / f"run-{request.param}.tar.gz") as archive:
+        archive.extractall(place, filter="data")
+    return next(place.iterdir())
+
+
+@pytest.fixture(scope="module")
+def whole(recorded: Path) -> list[dict[str, Any]]:
+    return read_events(recorded / "ledger.jsonl")
+
+
+@pytest.fixture(scope="module")
+def as_recorded(whole: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Its events, without their ends: a trial is left to do."""
+    found = [e for e in whole if e["event"] not in ENDS]
+    return [e if "num_samples" not in e else e | {"num_samples": 8} for e in found]
+
+
+ENDS = ("end", "finished", "stopped")
+
+
+def make_all_of(run: Path) -> None:
+    """What a search that goes on, its summary and its trackers make of a ledger."""
+    refuse_or_allow(run, RESUME)
+    opened = open_run(run, silent)
+    summarise(opened.state, run, opened.tasks)
+    trial_table(opened.state)
+    snapshot(opened)
+    with Ledger(run / "ledger.jsonl", silent) as ledger:
+        Board(run, opened.space, silent).follow(ledger)
+        space = opened.space
+        wanted = stages_of(opened.request, examples=space.examples, budget=space.budget)
+        engine = Engine(
+            ledger=ledger,
+            space=space,
+            tasks=opened.tasks,
+            folder=run,
+            store=CheckpointStore(run),
+            data=None,
+            limits=Limits(slots=9, threads=1),
+            stages=stages_of_run(ledger.state, wanted),
+            extra={},
+            study=StudyFile(run / "study.journal", ledger.state, space, silent),
+            warn=silent,
+            log=silent,
+        )
+        while engine.next_job():
+            pass
+
+
+def one_event(event: str, **fields: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda e: e | fields if e["event"] == event else e
+
+
+ODD: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "rungs of nothing": one_event("run", rungs=[[0, 0], [0, 0]]),
+    "a level above all": one_event("created", level=1 << 52),
+    "a level above the rungs": one_event("created", level=60),
+    "a list for a sampler": one_event("created", params={"optim.learning_rate": [1]}),
+    "values for a sampler": one_event("created", params={"optim.learning_rate": {"a": 1}}),
+    "a sampler that nobody knows": one_event("run", sampler="nobody"),
+    "seconds of words": one_event("evaluated", evaluation_seconds="x"),
+    "rates of words": one_event("evaluated", learning_rates="x"),
+    "rates that are a number": one_event("evaluated", learning_rates=3),
+    "a norm of words": one_event("evaluated", gradient_norm="x"),
+    "best of numbers": one_event("evaluated", best=[1]),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_fields_of_an_event_are_refused_in_words_by_all_who_use_it(
+    odd: str, recorded: Path, as_recorded: list[dict[str, Any]]
+) -> None:
+    write_ledger(recorded / "ledger.jsonl", *as_recorded)
+    make_all_of(recorded)
+    write_ledger(recorded / "ledger.jsonl", *map(ODD[odd], as_recorded))
+    with suppress(InputError):
+        make_all_of(recorded)
+
+
+@pytest.mark.timeout(60)
+def test_a_race_without_end_takes_no_memory(recorded: Path, whole: list[dict[str, Any]]) -> None:
+    race = {"event": "planned", "rungs": [[1, 1]], "num_samples": 1, "race": [1, 1 << 52]}
+    write_ledger(recorded / "ledger.jsonl", *whole, race | {"time": 2e9})
+    make_all_of(recorded)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_an_event_says_engine_summary_and_trackers_take_it_or_refuse_in_words(
+    data: st.DataObject, recorded: Path, as_recorded: list[dict[str, Any]]
+) -> None:
+    events = [dict(event) for event in as_recorded]
+    for _ in range(data.draw(st.integers(1, 2))):
+        event = data.draw(st.sampled_from(events))
+        key = data.draw(st.sampled_from(sorted(event.keys() - {"event"})))
+        event[key] = data.draw(ANY | st.integers(0, 99) | st.floats(0, 1))
+    write_ledger(recorded / "ledger.jsonl", *events)
+    with suppress(InputError):
+        make_all_of(recorded)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -20,8 +21,12 @@ from hypothesis import strategies as st
 from model.cli.text import one_line
 from model.common.errors import InputError
 from model.common.secrets import brief, redact
+from model.common.typed import show
+from model.common.untrusted import shown, unfit
+from model.tasks.yaml_reader import plain_text
 from tuner.ray_backend.failures import classify
 from tuner.ray_backend.trainable import failure
+from tuner.runs.schema import faults_of
 from tuner.search.__main__ import main
 
 KEY = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -91,6 +96,24 @@ def test_a_secret_that_would_be_kept_is_refused(
     said = "".join(capsys.readouterr())
     assert "holds a password or a key" in said
     assert "hunter2" not in said
+    assert not storage.exists()
+
+
+def test_a_secret_in_a_space_that_would_be_kept_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, storage = tmp_path / "mine.yaml", tmp_path / "runs"
+    space.write_text(
+        "about: of https://me:hunter2@host\n"
+        "tasks: sample\n"
+        "base: {encoder.name: tiny, init_from: 'https://me:hunter2@host/model'}\n"
+        "parameters:\n  optim.learning_rate: {float: [1.0e-5, 1.0e-3], log: true}\n"
+    )
+    assert main(["--storage-path", str(storage), "--space", str(space)]) == 2
+    said = "".join(capsys.readouterr())
+    for place in ("'about'", "'base.init_from'"):
+        assert f"{place} holds a password or a key, which would be written to space.yaml" in said
+    assert str(space) in said and "hunter2" not in said
     assert not storage.exists()
 
 
@@ -210,6 +233,29 @@ BEYOND_ASCII = "schlüssel-€-😀-geheim"
 )
 def test_letters_beyond_ascii_are_found_too(written: str) -> None:
     assert redact(f"x {written} y", {"A_KEY": BEYOND_ASCII}).strip("x y'b\"0") == "***"
+
+
+@settings(max_examples=60)
+@given(secret=LETTERS, before=st.integers(0, 90), after=st.integers(0, 5000))
+@example(secret="eyJ0.abcdefghijklmnopqrstuvwxyz0123456789" * 4, before=0, after=0)
+@example(secret="0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", before=42, after=9)
+def test_a_secret_in_a_value_is_hidden_before_the_value_is_cut(
+    secret: str, before: int, after: int
+) -> None:
+    text = f"{'x ' * (before // 2)} {secret} {'y ' * (after // 2)}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOME_TOKEN", secret)
+        told = [show(text), show([text]), show({text: 1}), show(Path(text)), shown(text)]
+        told += [plain_text(text), *faults_of("started", {"trial": "t0000", "attempt": text})]
+        told.append(
+            failure(InputError("settings", [f"must be text, but is {show(text)}"]))["reason"]
+        )
+        nested: Any = 1
+        for _ in range(40):
+            nested = {text: nested}
+        told += unfit(nested)
+    for said in told:
+        assert not leaks(secret, secret, said)
 
 
 def test_a_secret_that_only_the_driver_knows_is_not_cut_by_the_worker() -> None:

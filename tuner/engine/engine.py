@@ -14,6 +14,7 @@ from typing import Any
 
 from model.cli.text import settings_text, short
 from model.common.errors import InputError
+from model.common.secrets import brief
 from model.common.untrusted import inside
 from model.tasks.task_set import TaskSet
 from tuner.engine.earlier import known_point
@@ -132,7 +133,7 @@ class Engine:
             try:
                 job = self._job(trial)
             except InputError as error:  # settings that do not go together, too rare to be foreseen
-                self.failed(trial.id, {"kind": "code", "reason": "; ".join(error.faults)})
+                self.failed(trial.id, {"kind": "code", "reason": brief("; ".join(error.faults))})
                 continue
             self.live[trial.id] = Live(trial.id, time.monotonic(), trial.examples)
             return job

@@ -103,7 +103,7 @@ class Promotion:
         return below and not trial.is_repeat and trial.examples >= self.rung(trial)
 
     def standing(self, trial: TrialState) -> str:
-        results = self.ladder.levels[trial.level].results
+        results = self.ladder.levels[min(trial.level, self.stages.top)].results
         names = [result.configuration for result in results]
         if trial.id not in names:  # in a ledger that no search wrote
             return f"no result at {self.rung(trial):,} examples"
@@ -140,9 +140,9 @@ class Promotion:
 
         There is no cutoff where it was not the score that decided: then who goes on, and why.
         """
-        level = self.ladder.levels[trial.level]
+        level = self.ladder.levels[min(trial.level, self.stages.top)]
         own = next((r for r in level.results if r.configuration == trial.configuration), None)
-        if own is None:
+        if own is None or trial.level >= self.stages.top:  # in a ledger that no search wrote
             return f"pruned: {self.standing(trial)}"
         around = f" ± {short(own.noise)}" if own.noise else ""
         parts = [f"{short(own.score)}{around}", self.rank_text(trial)]
@@ -203,11 +203,11 @@ class Promotion:
         names = ranked[:best]
         if self.stages.top and best > 1 and self.ladder.default in ranked[best:]:
             names[-1] = self.ladder.default
-        wanted = [
+        wanted = (
             NextStep(name, level, self.state.seed + offset)
             for name in names
             for offset in range(1, seeds + 1)
-        ]
+        )
         return next((step for step in wanted if (step.configuration, step.seed) not in there), None)
 
     def _final(self) -> NextStep | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
+from ray._private import state as ray_state
 from ray.exceptions import RayError
 from ray.tune import Callback, Stopper
 from ray.tune.experiment import Trial
@@ -157,9 +158,21 @@ class RungScheduler(Unpickled, FIFOScheduler):
     def running(self) -> dict[str, Trial]:
         return {t.trial_id: t for t in self.going.values() if t.status == Trial.RUNNING}
 
+    def began(self, trial: Trial) -> tuple[str, int | None, dict[str, Any]]:
+        """Where it runs; watched from here on, even if nobody can say where."""
+        host, pid, more = whereabouts(trial.temporary_state.ray_actor)
+        self.watch.started(trial.trial_id, host, pid)
+        self.nodes[trial.trial_id] = str(more.pop("machine", ""))
+        return host, pid, more
+
     def end_silent(self) -> None:
         """End workers without a sign of life: their trials go on elsewhere."""
         running = self.running()
+        for name in self.watch.unplaced(running):
+            host, pid, more = entry_of(running[name].temporary_state.ray_actor)
+            if pid is not None:
+                self.watch.placed(name, host, pid)
+                self.nodes[name] = more["machine"]
         for name, why in self.watch.silent(running).items():
             self.end_worker(running[name], f"{why}; its worker is ended")
 
@@ -237,9 +250,7 @@ class RunCallback(Unpickled, Callback):
         self.draw = draw
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Trial, **info: Any) -> None:
-        host, pid, more = whereabouts(trial.temporary_state.ray_actor)
-        self.scheduler.watch.started(trial.trial_id, host, pid)
-        self.scheduler.nodes[trial.trial_id] = str(more.pop("machine", ""))
+        host, pid, more = self.scheduler.began(trial)
         self.engine.started(trial.trial_id, host, pid, **more)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
@@ -254,7 +265,21 @@ def whereabouts(actor: Any) -> tuple[str, int | None, dict[str, Any]]:
         host, pid, more = ray.get(actor.where.remote(), timeout=PATIENCE)
         return str(host), int(pid), dict(more)
     except (RayError, TimeoutError):
-        return "", None, {}  # dead already; Ray is about to say so
+        return entry_of(actor)  # stopped, or on a machine with much to do
+
+
+def entry_of(actor: Any) -> tuple[str, int | None, dict[str, Any]]:
+    """The same from Ray's own table, which knows it of actors that do not answer."""
+    try:
+        entry = ray_state.actors(actor._actor_id.hex())
+        if entry["State"] == "ALIVE":
+            machine = entry["Address"]["NodeID"]
+            node = next(node for node in ray.nodes() if node["NodeID"] == machine)
+            more = {"address": node["NodeManagerAddress"], "machine": machine}
+            return str(node["NodeManagerHostname"]), int(entry["Pid"]), more
+    except Exception:  # Ray's own store is away, or another version has another table
+        pass
+    return "", None, {}  # dead already; Ray is about to say so
 
 
 # --- trials that have ended -----------------------------------------------------------------------

@@ -8,6 +8,7 @@ while its process counts on is known by its results, after a much longer time.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import Any
 
 EVERY = 5.0  # seconds between two counts
 SILENT = 120.0  # seconds without one after which a worker is ended
+UNBORN = 300.0  # seconds without its first, and without a result
 STUCK = 3600.0  # seconds without a result, if it does count
 NAMESPACE = b"stockpot"
 
@@ -48,10 +50,11 @@ def _count() -> None:
 
 
 def read_heartbeat(host: str, pid: int) -> bytes | None:
+    """Its count; nothing if there was none so far, and None if that cannot be told."""
     from ray.experimental import internal_kv
 
     try:
-        return internal_kv._internal_kv_get(key_of(host, pid), namespace=NAMESPACE)
+        return internal_kv._internal_kv_get(key_of(host, pid), namespace=NAMESPACE) or b""
     except Exception:  # nothing can be told while Ray's own store is away
         return None
 
@@ -61,10 +64,17 @@ class TrialWorker:
     """One that a trial runs in, as the driver knows it."""
 
     host: str
-    pid: int
+    pid: int | None  # None if nobody knows
     heartbeat: bytes | None = None
     seen: float = 0.0  # when its heartbeat last changed
     heard: float = 0.0  # when it last had a result
+    has_results: bool = False
+
+    def patience(self, *, can_tell: bool) -> float:
+        """How long it may be without a heartbeat: for ever where none comes through to us."""
+        if self.heartbeat:
+            return SILENT
+        return math.inf if self.has_results or not can_tell else UNBORN
 
 
 @dataclass
@@ -77,14 +87,23 @@ class HeartbeatWatch:
     looked: float | None = None
 
     def started(self, trial: str, host: str, pid: int | None) -> None:
-        self.workers.pop(trial, None)
-        if pid is not None:
-            now = self.clock()
-            self.workers[trial] = TrialWorker(host, pid, None, now, now)
+        now = self.clock()
+        self.workers[trial] = TrialWorker(host, pid, seen=now, heard=now)
+
+    def unplaced(self, running: Iterable[str]) -> list[str]:
+        """Trials of which nobody knows where they run."""
+        workers = self.workers
+        return [trial for trial in running if trial in workers and workers[trial].pid is None]
+
+    def placed(self, trial: str, host: str, pid: int) -> None:
+        """It is known now where it runs."""
+        if worker := self.workers.get(trial):
+            worker.host, worker.pid = host, pid
 
     def heard(self, trial: str) -> None:
         if worker := self.workers.get(trial):
             worker.seen = worker.heard = self.clock()
+            worker.has_results = True
 
     def silent(self, running: Iterable[str]) -> dict[str, str]:
         """trial -> why its worker is to be ended."""
@@ -93,13 +112,13 @@ class HeartbeatWatch:
         self.workers = {trial: self.workers[trial] for trial in running if trial in self.workers}
         found = {}
         for trial, worker in self.workers.items():
-            heartbeat = self.read(worker.host, worker.pid)
+            heartbeat = b"" if worker.pid is None else self.read(worker.host, worker.pid)
             if before is None or now - before > SILENT / 2:
                 worker.seen = worker.heard = now  # it was the driver that slept
-            elif heartbeat is not None and heartbeat != worker.heartbeat:
+            elif heartbeat and heartbeat != worker.heartbeat:
                 worker.seen = now
             worker.heartbeat = heartbeat or worker.heartbeat
-            if worker.heartbeat is not None and now - worker.seen > SILENT:
+            if now - worker.seen > worker.patience(can_tell=heartbeat is not None):
                 found[trial] = f"no sign of life from its worker for {now - worker.seen:.0f} s"
             elif now - worker.heard > STUCK:
                 found[trial] = f"nothing was heard of its work for {now - worker.heard:.0f} s"
@@ -111,7 +130,8 @@ class HeartbeatWatch:
 
         with suppress(Exception):
             ray.kill(actor)
-        if (worker := self.workers.pop(trial, None)) and worker.host == socket.gethostname():
+        worker = self.workers.pop(trial, None)
+        if worker and worker.pid is not None and worker.host == socket.gethostname():
             end_process(worker.pid)  # one that was stopped does not hear Ray
 
 

@@ -19,6 +19,7 @@ from tuner.runs.state import EVENTS
 TRIAL = re.compile(r"t[0-9]{4,12}")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 MOST = 1 << 53  # of what is counted
+SAMPLERS = ("task_gp", "tpe", "random", "gp", "cmaes", "nsga2")
 LATEST = 1e11  # unix seconds; there is a calendar up to there
 Check = Callable[[Any], bool]
 
@@ -29,6 +30,10 @@ def text(value: Any) -> bool:
 
 def count(value: Any) -> bool:
     return type(value) is int and 0 <= value < MOST
+
+
+def positive(value: Any) -> bool:
+    return count(value) and value > 0
 
 
 def whole(value: Any) -> bool:
@@ -54,6 +59,11 @@ def name(value: Any) -> bool:
 
 def path(value: Any) -> bool:
     return isinstance(value, str) and all(map(name, value.split("/")))
+
+
+def label(value: Any) -> bool:
+    """What a sampler takes for a value: Optuna keeps lists under their labels."""
+    return value is None or isinstance(value, (str, bool)) or number(value)
 
 
 def mapping(value: Any) -> bool:
@@ -107,17 +117,19 @@ FIELDS: dict[str, tuple[Check, str]] = {
     "time": (moment, "seconds since 1970"),
     "trial": (trial, "'t' and a number, as t0001"),
     "of": (optional(trial), "'t' and a number, as t0001, or null"),
-    **dict.fromkeys(("params", "settings"), (mapping, "values by their names")),
+    "settings": (mapping, "values by their names"),
+    "params": (by_name(label), "numbers and labels by their names"),
+    "sampler": (lambda value: value in SAMPLERS, f"one of {', '.join(SAMPLERS)}"),
     **dict.fromkeys(
-        ("version", "name", "sampler", "origin", "kind", "reason", "traceback", "node", "address"),
+        ("version", "name", "origin", "kind", "reason", "traceback", "node", "address"),
         (text, "text"),
     ),
     "promotion": (lambda value: value in ("restart", "continue"), "restart or continue"),
     "objectives": (lambda value: several(text)(value) and len(value) > 0, "a list of names"),
-    "rungs": (several(pair(count)), "a list of pairs of whole numbers"),
+    "rungs": (several(pair(positive)), "a list of pairs of whole numbers above 0"),
     "race": (pair(count), "two whole numbers"),
     **dict.fromkeys(
-        ("examples", "step", "num_samples", "attempt", "level", "epoch", "line"),
+        ("examples", "step", "num_samples", "attempt", "level", "epoch", "line", "rows"),
         (count, "a whole number, 0 or more"),
     ),
     **dict.fromkeys(("number", "length", "rung"), (optional(count), "a whole number or null")),
@@ -130,8 +142,14 @@ FIELDS: dict[str, tuple[Check, str]] = {
     "values": (by_name(number), "numbers by their names"),
     "tasks": (by_name(score), "a value and an interval for each task"),
     **dict.fromkeys(
-        ("seconds", "examples_per_second", "pace", "speed"), (optional(number), "a number or null")
+        (
+            *("seconds", "evaluation_seconds", "examples_per_second", "data_share", "progress"),
+            *("gradient_norm", "smart", "simcse_loss", "pace", "speed"),
+        ),
+        (optional(number), "a number or null"),
     ),
+    "learning_rates": (optional(pair(number)), "two numbers or null"),
+    "best": (several(text), "a list of names"),
     "checkpoint": (name, "the name of a folder"),
     "checkpoints": (several(name), "a list of names of folders"),
     "predictions": (optional(path), "a path in the trial's folder"),

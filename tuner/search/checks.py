@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,34 @@ def secret_faults(request: SearchRequest) -> list[str]:
         for name, value in given.items()
         if isinstance(value, str) and redact(value) != value
     ]
+
+
+def check_space_secrets(request: SearchRequest, space: Space) -> None:
+    """Its own copy of the space is in a run's folder. Those that are shipped hold none."""
+    if request.space in shipped_spaces():
+        return
+    remedy = "leave it out, and give it through the environment"
+    faults = [
+        f"'{redact(place)}' holds a password or a key, which would be written to {SPACE}; {remedy}"
+        for place, text in texts_in(space.to_dict())
+        if redact(text) != text and place.removeprefix("base.") not in request.set
+    ]
+    if faults:
+        raise InputError(request.space, faults)
+
+
+def texts_in(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Every text inside of a value, keys too, and where it stands."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            inner = f"{place}.{key}" if place else str(key)
+            yield inner, str(key)
+            yield from texts_in(each, inner)
+    elif isinstance(value, (list, tuple)):
+        for number, each in enumerate(value):
+            yield from texts_in(each, f"{place}[{number}]")
 
 
 def refuse_or_allow(folder: Path, options: ExecutionOptions) -> None:

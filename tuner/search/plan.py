@@ -49,6 +49,7 @@ from tuner.runs.storage.storage import Storage
 from tuner.search.checks import (
     check_against,
     check_flags,
+    check_space_secrets,
     check_texts,
     check_together,
     check_unchanged,
@@ -126,6 +127,8 @@ def plan_search(
     with gathered:
         if not options.resume:
             space, changed = open_space(request), False
+            with gathered:
+                check_space_secrets(request, space)
             check_space(space, request, console, gathered, texts=True)
             earlier = tuple(knowledge(request, space))
     study: StudyPlace | None = None

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from model.cli.invocation import command
 from model.common.errors import InputError
-from model.common.untrusted import inside, read_json
+from model.common.untrusted import inside, read_json, shown
 from model.evaluation.scores import Score
 from tuner.scoring.crossfit import Difference
 
@@ -183,4 +183,4 @@ def _typed(kind: Any, data: Any) -> Any:
         return float(data)
     elif isinstance(data, dict) and hasattr(kind, "__annotations__"):  # one of the records above
         return kind(**{name: _typed(of, data[name]) for name, of in get_type_hints(kind).items()})
-    raise TypeError(f"{str(data)[:80]!r}")
+    raise TypeError(f"{shown(str(data))!r}")

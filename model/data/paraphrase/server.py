@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, urlsplit
 from model import __version__
 from model.common.errors import InputError
 from model.common.secrets import brief, redact
-from model.common.untrusted import parse_json
+from model.common.untrusted import parse_json, shown
 from model.data.paraphrase.answers import Reply, error_text, read_reply, tidy
 
 ENDPOINT = "/chat/completions"
@@ -184,7 +184,7 @@ def url_faults(url: str) -> list[str]:
     except ValueError as error:
         return [f"--base-url is not an address: {error}"]
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        return [f"--base-url must be http://HOST/... or https://HOST/..., but is '{url[:80]}'"]
+        return [f"--base-url must be http://HOST/... or https://HOST/..., but is '{shown(url)}'"]
     if re.search(r"[^!-~]", url) or parts.fragment:
         return ["--base-url must be plain characters without spaces or '#'"]
     return []

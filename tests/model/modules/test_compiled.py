@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 from transformers import AutoModel, BertConfig, BertModel, ModernBertConfig
 
 from model.config.parse import parse_settings
@@ -126,6 +129,21 @@ def test_inductor_gives_the_same_losses(batch_of: Any) -> None:
         expected = stepper(plain).take(number, rounds, 1.0)
         found = stepper(compiled).take(number, rounds, 1.0)
         assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+
+
+def test_what_was_compiled_is_kept_in_a_folder_of_this_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "chosen"))
+    compile_layers(make_model().encoder)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "chosen")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"stockpot-inductor-{os.geteuid()}").mkdir(mode=0o777)
+    (tmp_path / f"stockpot-inductor-{os.geteuid()}").chmod(0o777)  # as somebody prepared it
+    compile_layers(make_model().encoder)
+    place = Path(cache_dir())
+    assert place.parent == tmp_path and place.stat().st_mode & 0o777 == 0o700
 
 
 def test_auto_is_for_long_trainings_on_cuda_and_not_for_pals(

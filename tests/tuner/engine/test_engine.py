@@ -37,8 +37,16 @@ from tuner.engine.stages import (
 )
 from tuner.engine.study import rebuild_study
 from tuner.engine.study_file import StudyFile
-from tuner.ray_backend.adapters import LedgerSearch, RungScheduler, evict_finished, whereabouts
+from tuner.ray_backend import adapters
+from tuner.ray_backend.adapters import (
+    DrainStopper,
+    LedgerSearch,
+    RungScheduler,
+    evict_finished,
+    whereabouts,
+)
 from tuner.ray_backend.failures import classify
+from tuner.ray_backend.heartbeat import SILENT, HeartbeatWatch
 from tuner.ray_backend.trainable import (
     NOTES,
     OUTCOME,
@@ -677,6 +685,35 @@ def test_the_end_of_the_time_budget_drains(engine_of: Callable[..., Engine]) -> 
     engine.paused(name)
     assert engine.state.trials[name].paused and not engine.live
     assert not engine.done
+
+
+def test_the_time_budget_holds_where_a_worker_is_stopped(
+    engine_of: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(adapters, "draining_nodes", set)
+    monkeypatch.setattr(adapters.ray, "nodes", lambda: [{"Alive": True}])
+    engine = engine_of(deadline=45.0)
+    scheduler = RungScheduler(engine)
+    scheduler.watch = HeartbeatWatch(lambda host, pid: b"the last", lambda: now[0])
+    trial: Any = SimpleNamespace(trial_id=begin_trial(engine), status=Trial.RUNNING)
+    trial.temporary_state = SimpleNamespace(ray_actor=None)
+    scheduler.on_trial_add(SimpleNamespace(), trial)
+    scheduler.watch.started(trial.trial_id, "elsewhere", 7)
+    ended: list[float] = []
+
+    def end(trial_id: str, actor: Any) -> None:
+        trial.status = Trial.ERROR  # as Ray has it of an actor that died
+        ended.append(now[0])
+
+    scheduler.watch.end = end  # type: ignore[method-assign]
+    stopper = DrainStopper(engine, scheduler)
+    while not stopper.stop_all():
+        now[0] += 1.0
+    assert engine.draining == TIME and ended == now
+    assert now[0] < 45 + SILENT
+    assert engine.state.trials[trial.trial_id].status == "open"  # it goes on with --resume
 
 
 def test_a_ledger_that_cannot_be_written_ends_the_search_in_good_order(

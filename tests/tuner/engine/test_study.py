@@ -30,8 +30,9 @@ from tests.tuner.made_up_runs import (
     suggest_next,
 )
 from tuner.engine import study as module
-from tuner.engine.study import SAMPLERS, freeze, make_sampler, rebuild_study, seed_for
+from tuner.engine.study import SAMPLERS, TASK_GP, freeze, make_sampler, rebuild_study, seed_for
 from tuner.engine.study_file import StudyFile
+from tuner.runs import schema
 from tuner.runs.ledger import Ledger, RunState, read_events
 
 SPACE = FakeSpace()
@@ -43,6 +44,10 @@ def ledger(tmp_path: Path) -> Ledger:
     ledger = Ledger(tmp_path / "ledger.jsonl")
     begin(ledger)
     return ledger
+
+
+def test_the_ledger_knows_the_samplers_that_there_are() -> None:
+    assert set(schema.SAMPLERS) == {TASK_GP, *SAMPLERS}
 
 
 def no_warning(message: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +23,7 @@ from model.training.run_lock import FolderInUse
 from tuner.ray_backend import adapters
 from tuner.ray_backend.adapters import DrainStopper, RungScheduler
 from tuner.ray_backend.failures import classify
-from tuner.ray_backend.heartbeat import SILENT, STUCK, HeartbeatWatch, end_process
+from tuner.ray_backend.heartbeat import SILENT, STUCK, UNBORN, HeartbeatWatch, end_process
 from tuner.ray_backend.session import start
 from tuner.ray_backend.trainable import WorkerUnfit, failure
 
@@ -76,6 +78,32 @@ def test_a_worker_that_never_counted_is_judged_by_its_results_only() -> None:
     heartbeats = Heartbeats()
     heartbeats.watch.read = lambda host, pid: None
     assert heartbeats.pass_time(5 * SILENT) == {}
+
+
+def test_a_worker_that_was_stopped_before_its_first_count_is_found_in_minutes() -> None:
+    heartbeats = Heartbeats()
+    heartbeats.watch.read = lambda host, pid: b"" if pid == 2 else b"1"
+    assert heartbeats.pass_time(SILENT) == {}  # a machine may be slow at first
+    heartbeats.watch.heard("t0001")
+    found = heartbeats.pass_time(UNBORN + 10 - SILENT)
+    assert "t0002" in found and "no sign of life from its worker for" in found["t0002"]
+
+
+def test_a_worker_that_nobody_can_place_is_watched_all_the_same() -> None:
+    heartbeats = Heartbeats()
+    for trial in ("t0001", "t0002"):
+        heartbeats.watch.started(trial, "", None)
+    assert heartbeats.pass_time(UNBORN) == {}
+    heartbeats.watch.heard("t0001")
+    assert list(heartbeats.pass_time(10)) == ["t0002"]
+    heartbeats.watch.placed("t0002", "here", 2)
+    assert heartbeats.pass_time(10, beating=(2,)) == {}  # it was only slow to say where it is
+    heartbeats.watch.heard("t0002")
+    found: dict[str, str] = {}
+    for _ in range(int(STUCK / 60) + 1):
+        found = heartbeats.pass_time(60, beating=(2,))
+        heartbeats.watch.heard("t0002")
+    assert list(found) == ["t0001"] and "nothing was heard of its work" in found["t0001"]
 
 
 def test_only_workers_are_ended() -> None:
@@ -140,6 +168,47 @@ def test_a_trial_whose_machine_will_go_is_saved_and_moves_on(
     scheduler.settle()
     assert engine.now_paused == ["t0001"] and scheduler.controller.stopped == [trial]
     assert scheduler.controller._reuse_actors is True
+
+
+def test_a_worker_that_does_not_say_where_it_is_is_looked_up_until_it_is_found(
+    scheduled: tuple[RungScheduler, FakeEngine, Any, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, engine, trial, _ = scheduled
+    table: list[tuple[str, int | None, dict[str, Any]]] = [("", None, {})]
+    for ask in ("whereabouts", "entry_of"):
+        monkeypatch.setattr(adapters, ask, lambda actor: table[-1])
+    assert scheduler.began(trial) == ("", None, {})
+    scheduler.leave({"node-a"})
+    scheduler.end_silent()
+    assert not engine.said and scheduler.watch.unplaced(["t0001"]) == ["t0001"]
+    table.append(("far away", 7, {"machine": "node-a", "address": "10.0.0.7"}))
+    scheduler.end_silent()
+    assert scheduler.watch.workers["t0001"].pid == 7
+    scheduler.leave({"node-a"})
+    assert "its machine is about to go" in engine.said[0]
+
+
+def test_a_worker_that_is_stopped_is_in_rays_table(
+    ray: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray as cluster
+
+    @cluster.remote(num_cpus=0)
+    class Stopped:
+        def where(self) -> tuple[str, int, dict[str, Any]]:
+            return socket.gethostname(), os.getpid(), {}
+
+    actor: Any = Stopped.remote()
+    _, pid, _ = adapters.whereabouts(actor)
+    assert pid is not None
+    monkeypatch.setattr(adapters, "PATIENCE", 0.2)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        host, found, more = adapters.whereabouts(actor)
+    finally:
+        end_process(pid)
+    assert (host, found) == (socket.gethostname(), pid)
+    assert more["machine"] == cluster.get_runtime_context().get_node_id()
 
 
 def test_saving_has_a_bound(

@@ -142,7 +142,7 @@ def test_a_worker_that_is_stopped_is_ended_and_another_does_its_work(
     try:
         answer, pid = pool.ask(21)
         (worker,) = pool._idle
-        while read_heartbeat(worker.host, worker.pid) is None:  # it has begun to count
+        while not read_heartbeat(worker.host, worker.pid):  # it has begun to count
             os.sched_yield()
     finally:
         pool.close()

@@ -19,6 +19,7 @@ from typing import Any
 
 from model.cli.invocation import command
 from model.common.files import remove_folder
+from model.common.secrets import brief
 from tuner.export.tensorboard.columns import Columns, score_cells
 from tuner.export.tensorboard.event_files import (
     BOARD,
@@ -128,7 +129,7 @@ class Board:
         except Exception as error:
             if not self._warned:
                 self._warned = True
-                said = " ".join(str(error).split())[:200] or type(error).__name__
+                said = brief(str(error), 200) or type(error).__name__
                 self.warn(
                     f"TensorBoard's files are not complete ({said}); the rest of the run is, and "
                     f"{command('report', self.folder, '--tensorboard')} makes them again"

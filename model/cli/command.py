@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -259,19 +260,34 @@ def begun(arguments: argparse.Namespace) -> Wanted:
     from model.training.prepare import fill_in
 
     tasks, config, layers = settings_of(arguments)
-    asked = (tasks.origin, data_of(arguments, layers), fill_in(config))
+    asked = Wanted(tasks, data_of(arguments, layers), fill_in(config), Path())
     same, there = list[Wanted](), list[str]()
     for out in numbered_runs(tasks.name):
         with suppress(InputError):  # a run that cannot be read is not the one
             found, _ = read_run(out)
             there.append(f"{out} ({'finished' if is_finished(out) else 'unfinished'})")
-            same += [found] if (found.tasks.origin, found.data, found.config) == asked else []
+            same += [found] if is_same(found, asked) else []
     same.sort(key=lambda run: not is_finished(run.out))  # stable: the newest still come last
     if same:
         return same[-1]
     fault = f"no run of {tasks.name} in runs/ was begun with these settings"
     remedy = f"name one with --out: {', '.join(there[:-4:-1])}" if there else "leave it out"
     raise InputError("--resume", [f"{fault}; {remedy}"])
+
+
+def is_same(found: Wanted, asked: Wanted) -> bool:
+    """Whether one began the other, which has what follows from the data filled in."""
+    config = found.config
+    if asked.config.budget.eval_every is None:
+        config = replace(config, budget=replace(config.budget, eval_every=None))
+    if config.schedule.first_epochs < asked.config.schedule.first_epochs:  # cut to fit the budget
+        first = asked.config.schedule.first_epochs
+        config = replace(config, schedule=replace(config.schedule, first_epochs=first))
+    return (found.tasks.origin, found.data, config) == (
+        asked.tasks.origin,
+        asked.data,
+        asked.config,
+    )
 
 
 def is_finished(out: Path) -> bool:

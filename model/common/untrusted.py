@@ -56,7 +56,12 @@ def inside(root: Path, path: str | Path, start: Path | None = None) -> Path:
 
 def shown(text: str) -> str:
     """Of a text that may be anything, what fits into a sentence, without secrets."""
-    return "".join(c if c.isprintable() else "?" for c in bounded(text)[:80])
+    return printable(bounded(text))
+
+
+def printable(text: str) -> str:
+    """The same where the text is a name that is compared: nothing in it is hidden."""
+    return "".join(c if c.isprintable() else "?" for c in text[:80])
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, *, links: bool = False) -> int:

@@ -53,7 +53,7 @@ def compile_layers(
     # What the compiler knows is of the code, which all models of a process share. A worker has
     # trial after trial, with a rate of dropout each.
     torch._dynamo.reset()
-    torch._dynamo.config.recompile_limit = VARIANTS
+    torch._dynamo.config.cache_size_limit = VARIANTS  # since torch 2.7 also `recompile_limit`
     torch._dynamo.config.suppress_errors = if_possible
     for layer in layers_of(encoder):
         layer.compile(dynamic=True, backend=backend)

@@ -85,8 +85,9 @@ def test_an_error_does_not_repeat_a_password() -> None:
         ["--data", "s3://me:hunter2@bucket/data"],
         ["--encoder", "https://me:hunter2@host/encoder"],
         ["--set", "init_from=https://host/model?token=hunter2"],
+        ["--set", "encoder={name: 'https://me:hunter2@host/encoder'}"],
     ],
-    ids=["data", "encoder", "set"],
+    ids=["data", "encoder", "set", "nested"],
 )
 def test_a_secret_that_would_be_kept_is_refused(
     flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -510,7 +510,8 @@ class Engine:
         """How it came about, in words."""
         if trial.origin == START:
             points = [self.space.params(point).items() for point in self.space.start_from]
-            place = next((n for n, p in enumerate(points, 1) if p <= trial.params.items()), None)
+            fitting = [(len(p), -n) for n, p in enumerate(points, 1) if p <= trial.params.items()]
+            place = -max(fitting)[1] if fitting else None  # of those it completes, the fullest
             return f"start point {place} of {len(points)}" if place else "start point"
         if trial.origin == PROMOTED and self.stages.is_final(trial):
             return "final"

@@ -72,7 +72,7 @@ def training_budget(
             going |= {"optim.decay": "constant"} if "optim.decay" in going else {}
             return going | own | {"budget.eval_every": length}
         below = [rung.examples for rung in stages.rungs[:-1]]
-        later = [n * part for n in range(1, count) if n * part > (below or [0])[-1]]
+        later = [n * part for n in range(1, count) if (below or [0])[-1] < n * part < length]
         return going | own | {"budget.eval_at": [*below, *later, length]}
     if stages.is_final(trial) or not stages.top or trial.origin == DISTILLED:
         return own | {"budget.eval_every": part}

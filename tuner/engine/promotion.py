@@ -171,7 +171,9 @@ class Promotion:
         repeats, starts = self._repeated(), self._starts()
         order = self.ladder.finalists(repeats, starts)
         if order.index(pruned.configuration) < order.index(name):
-            return "the model of the results expects more of it in full"
+            if name in self.finalists()[: self.stages.finals]:
+                return "the model of the results expects more of it in full"
+            return "it was ahead then"
         if name == self.ladder.stays(repeats, starts):
             return f"{known.get(name, 'a start point')}, and nothing is clearly above it"
         return "by its mean over further seeds"

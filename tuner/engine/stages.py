@@ -261,7 +261,10 @@ def for_trials(
     shortest = shortest or max(1, round(examples / reduction**2))
     lengths = [examples]
     while len(lengths) < trials and lengths[0] / reduction >= shortest - 0.5:
-        lengths.insert(0, round(lengths[0] / reduction))
+        shorter = round(lengths[0] / reduction)
+        if not 0 < shorter < lengths[0]:
+            break
+        lengths.insert(0, shorter)
     places = [round(trials / reduction**step) for step in range(len(lengths))]
     # Before the finals the default has one of the places, so there are two at least.
     places = [max(2, count) for count in places[:-1]] + [finals or max(1, places[-1])]

@@ -55,7 +55,7 @@ def make_parser() -> Parser:
     parser.add_argument("--out", metavar="PLACE", help=text)
     text = "Use this project or experiment in the tool (default: stockpot)."
     parser.add_argument("--project", default="stockpot", metavar="NAME", help=text)
-    text = "Wait for the soup, and send its model folder along to MLflow, W&B or Trackio."
+    text = "Send the soup's model folder along, to MLflow, W&B or Trackio; --follow waits for it."
     parser.add_argument("--soup", action="store_true", help=text)
     text = "Go on until the search has ended."
     parser.add_argument("--follow", action="store_true", help=text)

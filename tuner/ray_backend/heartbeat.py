@@ -71,7 +71,8 @@ class TrialWorker:
     has_results: bool = False
 
     def patience(self, *, can_tell: bool) -> float:
-        """How long it may be without a heartbeat: for ever where none comes through to us."""
+        """How long it may be without a heartbeat: for ever where none comes through to us, as it
+        has results without one, or nobody can tell."""
         if self.heartbeat:
             return SILENT
         return math.inf if self.has_results or not can_tell else UNBORN

@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
-from model.common.secrets import brief
+from model.common.secrets import brief, redact
 from model.training.inputs import Warn
 from tuner.ray_backend.heartbeat import HeartbeatWatch, start_heartbeat
 from tuner.ray_backend.resources import Resources, keep_to_its_gpu
@@ -79,7 +79,7 @@ class NoWorker(Exception):
 
 def reason_of(error: Exception) -> str:
     """Why a worker was lost. What its start raised is the last line, what Ray says the first."""
-    lines = str(error).strip().splitlines() or ["it died"]
+    lines = redact(str(error)).strip().splitlines() or ["it died"]
     return brief(lines[-1 if getattr(error, "actor_init_failed", False) else 0], 120)
 
 
@@ -146,6 +146,8 @@ class WorkerPool:
             deadline = time.monotonic() + self._patience
             while True:
                 self.stop()
+                if self._idle:
+                    return self._idle.pop()
                 self._greet()
                 if self._idle:
                     return self._idle.pop()

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from model.common.errors import InputError
-from model.common.untrusted import open_regular, parse_json, read_regular, shown
+from model.common.untrusted import open_regular, parse_json, printable, read_regular, shown
 from tuner.runs.folder import LOCK, read_run
 
 try:
@@ -58,7 +58,7 @@ class Holder:
 
     def __str__(self) -> str:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
-        return f"process {self.pid} on {self.host} since {when}"
+        return f"process {self.pid} on {shown(self.host)} since {when}"
 
 
 class RunLock:
@@ -284,7 +284,7 @@ def _parse(content: bytes) -> Holder | None:
     kinds = type(pid) is int and isinstance(host, str) and isinstance(started, str)
     if not kinds or not isinstance(since, (int, float)) or not 0 <= since < 1e11 or pid < 1:
         return None
-    return Holder(pid, shown(host), started, float(since), str(data.get("beat", "")))
+    return Holder(pid, printable(host), started, float(since), str(data.get("beat", "")))
 
 
 def lock_file(file: int) -> bool:

@@ -109,7 +109,7 @@ class Summary:
     goal: str  # what trials are ranked by: the overall score or a task
     num_samples: int  # configurations that the search is to try
     counts: dict[Outcome, int]  # of configurations
-    trials: int  # trainings: one of a configuration for each rung that it came to, and repeats
+    trials: int  # trainings, with those of the same settings for other rungs and seeds
     failures: list[Failures]
     lost: list[str]  # trials that ended with their machine
     examples: int

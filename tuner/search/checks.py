@@ -107,7 +107,7 @@ def secret_faults(request: SearchRequest) -> list[str]:
     return [
         f"{name} holds a password or a key, which would be written to run.yaml; {remedy}"
         for name, value in given.items()
-        if isinstance(value, str) and redact(value) != value
+        if any(redact(text) != text for _, text in texts_in(value))
     ]
 
 
@@ -116,10 +116,11 @@ def check_space_secrets(request: SearchRequest, space: Space) -> None:
     if request.space in shipped_spaces():
         return
     remedy = "leave it out, and give it through the environment"
+    flags = {text for _, text in texts_in(request.overrides)}  # told as faults of the flags
     faults = [
         f"'{redact(place)}' holds a password or a key, which would be written to {SPACE}; {remedy}"
         for place, text in texts_in(space.to_dict())
-        if redact(text) != text and place.removeprefix("base.") not in request.set
+        if redact(text) != text and text not in flags
     ]
     if faults:
         raise InputError(request.space, faults)

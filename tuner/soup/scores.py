@@ -242,7 +242,8 @@ def _sentence(taken: MethodResult, first: MethodResult, best: MethodResult, meth
     if lead.tie or lead.low < 0:
         return f"{said}. T{other[1:]} may be as good: the difference is {apart}"
     # The interval is one method's, and it is the best of many that is looked at.
-    return f"{said}. It leads {other} by {apart}, not counting that {methods} methods were tried"
+    tried = f"not counting that {methods} methods were tried"
+    return f"{said}. The {taken.name} leads {other} by {apart}, {tried}"
 
 
 def _models(count: int) -> str:

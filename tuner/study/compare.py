@@ -188,7 +188,7 @@ class _Drawn:
         if short:
             return 1.96 * float(np.sqrt(one + other))
         alike = 2 * self._alike(row, against) * np.sqrt(one * other)
-        return self.quantile * float(np.sqrt(one + other - alike + 2 * self.between))
+        return self.quantile * float(np.sqrt(max(0.0, one + other - alike) + 2 * self.between))
 
     def _alike(self, row: str, against: str) -> float:
         """The correlation of two single runs' scores over resamples of the same rows."""

@@ -12,7 +12,7 @@ from model.tasks.task_set import TaskSet
 from tuner.runs.open import FinishedRun, has_begun, open_run
 from tuner.runs.request import ExecutionOptions
 from tuner.runs.storage.storage import without_secrets
-from tuner.study.collect import is_done, seeds_of
+from tuner.study.collect import is_done, model_of, seeds_of
 from tuner.study.grid import StudySearch, files_of
 from tuner.study.plan import all_alike, evaluations_of, folder_of, planned
 from tuner.study.reader import Study, load_study
@@ -27,19 +27,30 @@ class OpenedStudy:
     done: list[tuple[StudySearch, FinishedRun]]  # what has begun of them
     notes: list[str]
     request: StudyRequest  # as it was run
+    sure: bool = True  # False: it may have been run with another length
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to train."""
+        """Whether nothing is left to train. What begins from a model that failed never begins."""
+        failed = {
+            training.label
+            for search, run in self.done
+            for training in search.trainings
+            if is_done(run, training, search) and model_of(run, training, search) is None
+        }
+        begun = [search for search, _ in self.done]
+        waiting = [s for s in self.searches if s not in begun and s.start not in failed]
         trained = [
             is_done(run, training, search)
             for search, run in self.done
             for training in search.trainings
         ]
-        return len(self.done) == len(self.searches) and all(trained)
+        return not waiting and all(trained)
 
-    def again(self, name: str, options: ExecutionOptions) -> str:
-        """The command that goes on with it, as it would be typed."""
+    def again(self, name: str, options: ExecutionOptions) -> str | None:
+        """The command that goes on with it, as it would be typed; None where nobody can tell."""
+        if not self.sure:
+            return None
         words = [
             word
             for key, flag in flags_of(StudyRequest).items()
@@ -69,7 +80,9 @@ def open_study(name: str, options: ExecutionOptions) -> OpenedStudy:
     def fits(of: OpenedStudy) -> tuple[bool, int]:
         return len(run.space.start_from) == len(of.searches[0].trainings), len(of.done)
 
-    return max(scaled, even, key=fits)  # the first of equals
+    found = max(scaled, even, key=fits)  # the first of equals
+    alike = fits(scaled) == fits(even) and any(row.examples for row in study.rows)
+    return replace(found, sure=not alike or found.complete)
 
 
 def _read(
@@ -96,7 +109,9 @@ def _request(study: Study, run: FinishedRun, files: dict[str, str]) -> StudyRequ
     return StudyRequest(
         tasks=run.tasks.origin if run.tasks.origin != study.tasks else None,
         data=asked.data,
-        encoder=encoder if encoder != study.held.get("encoder.name") else None,
+        encoder=encoder
+        if encoder != study.held.get("encoder.name") and "encoder.name" not in asked.set
+        else None,
         evaluations=asked.evaluations if asked.evaluations != usual else None,
         seeds=seeds_of(run),
         seed=asked.seed,

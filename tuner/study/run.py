@@ -68,7 +68,8 @@ def read_study(name: str, options: ExecutionOptions) -> StudyResult:
     of = open_study(name, options)
     text = table_text(of.study, of.tasks, of.done, of.notes)
     folders = tuple(run.folder for _, run in of.done)
-    return StudyResult(text, of.complete, folders, of.again(name, options))
+    again = of.again(name, options) or StudyResult.again
+    return StudyResult(text, of.complete, folders, again)
 
 
 def train_search(
@@ -131,7 +132,8 @@ def table_text(
     found, rows = candidates(study, tasks, done, notes)
     trained = {one.row for one in found}
     for row in study.rows:
-        told = any(f"'{row.label}'" in note for note in notes)
+        labels = {t.label for search, _ in done for t in search.trainings if t.row == row.label}
+        told = any(f"'{label}'" in note for label in {row.label, *labels} for note in notes)
         if row.runs and row.label not in trained and not told:
             notes.append(f"'{row.label}' has no finished training")
     if not found:

@@ -227,6 +227,22 @@ def test_resuming_a_finished_run_says_so(
     assert "--tasks was sample and is cs224n now" in capsys.readouterr().err
 
 
+def test_a_run_that_was_stopped_is_found_by_the_flags_that_began_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What follows from the data stands in its folder, and not in the flags."""
+    monkeypatch.chdir(tmp_path)
+    staged = ["schedule.name=staggered", "schedule.first_epochs=1"]
+    for number, more in ((1, []), (2, [word for each in staged for word in ("--set", each)])):
+        flags = [*TINY, "--set", "budget.examples=72", *more]
+        assert main(flags) == 0
+        (tmp_path / "runs" / f"sample-{number:03d}" / "summary.json").unlink()
+        capsys.readouterr()
+        assert main([*flags, "--resume"]) == 0
+        said = f"the newest unfinished run with these settings is runs/sample-{number:03d}"
+        assert said in capsys.readouterr().out
+
+
 def test_the_same_command_with_resume_finds_its_own_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -360,6 +360,8 @@ def test_a_training_in_full_is_scored_as_often_as_is_asked_for_and_a_short_one_o
     assert training_budget(short, engine.stages, base, 3, 9)["budget.eval_every"] == 100
     on = Stages(engine.stages.rungs, promotion="continue")
     assert training_budget(whole, on, base, 3, 9)["budget.eval_at"] == [*range(100, 1000, 100)]
+    many = training_budget(whole, on, base, 3, 110)["budget.eval_at"]
+    assert many == sorted(set(many)) and many[-1] == 900
 
 
 def test_a_repeat_of_what_goes_on_is_trained_as_that_was_up_to_the_rung(

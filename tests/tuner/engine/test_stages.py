@@ -108,6 +108,7 @@ def test_trials_and_their_length_hold_and_each_rung_has_fewer(
 
 def test_nine_configurations_are_three_and_then_one() -> None:
     assert rungs(for_trials(9, 900)) == [(100, 9), (300, 3), (900, 1)]
+    assert rungs(for_trials(8, 5, reduction=10)) == [(5, 8)]  # none of no examples
     assert rungs(for_trials(9, 900, shortest=300)) == [(300, 9), (900, 3)]
     assert rungs(for_trials(8, 1600, reduction=2, shortest=400)) == [(400, 8), (800, 4), (1600, 2)]
     assert rungs(for_trials(9, 900, finals=2)) == [(100, 9), (300, 3), (900, 2)]

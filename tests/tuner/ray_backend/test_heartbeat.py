@@ -74,7 +74,7 @@ def test_a_driver_that_slept_does_not_blame_its_workers() -> None:
     assert heartbeats.pass_time(SILENT - 10) == {}
 
 
-def test_a_worker_that_never_counted_is_judged_by_its_results_only() -> None:
+def test_where_heartbeats_cannot_be_read_a_worker_is_judged_by_its_results_only() -> None:
     heartbeats = Heartbeats()
     heartbeats.watch.read = lambda host, pid: None
     assert heartbeats.pass_time(5 * SILENT) == {}

@@ -226,8 +226,8 @@ def test_the_sentence_and_the_table_have_one_word_for_how_a_trial_ended(
     wanted = {trial.id: read.state.outcome(trial) for trial in read.state.trials.values()}
     assert dict(rows) == wanted and set(wanted.values()) == {"pruned", "failed"}
     counted = Counter(wanted.values())
-    said = f"configurations, in {len(wanted)} trials: {counted['pruned']} pruned, "
-    assert f"{said}{counted['failed']} failed." in text
+    said = f"configurations: {counted['pruned']} pruned, {counted['failed']} failed; "
+    assert f"{said}in {len(wanted)} trials." in text
 
 
 # --- the page -----------------------------------------------------------------------------------

@@ -303,6 +303,22 @@ def test_a_copy_of_a_live_run_is_called_one(path: Path, other: subprocess.Popen[
         RunLock(copy, no_warning).acquire()
 
 
+def test_a_machine_whose_name_holds_a_secret_knows_its_own_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are compared as they are, and hidden where they are told."""
+    monkeypatch.setenv("POSTGRES_PASSWORD", "stockpot")
+    monkeypatch.setattr("socket.gethostname", lambda: "stockpot-head-7f9c")
+    lock = RunLock(path, lambda line: None)
+    lock.acquire()
+    assert lock.holder is not None and lock.holder.host == "stockpot-head-7f9c"
+    write_run(path.parent, {"space": "default"}, {}, epoch=1)
+    check_holder(path.parent, lock.holder, 1)
+    lock.check()
+    assert "stockpot" not in str(lock.holder)
+    lock.release()
+
+
 def test_workers_of_a_deposed_driver_are_told_before_they_write(path: Path) -> None:
     first, second = RunLock(path, lambda line: None), RunLock(path, lambda line: None)
     first.acquire()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tuner.study import plan
 from tuner.study.__main__ import main, make_parser
 from tuner.study.opened import open_study
 from tuner.study.request import StudyRequest
-from tuner.study.run import run_study
+from tuner.study.run import read_study, run_study
 
 pytestmark = pytest.mark.slow
 SET = {"encoder.max_length": 32}
@@ -141,4 +142,38 @@ def test_a_study_is_scored_as_often_as_its_paper_and_what_has_begun_as_before(
     assert scored(name="after") == {0, 5}
     assert scored(name="after", resume=True) == {0, 5}
     of = open_study(str(study), options(study, name="after"))
-    assert "--evaluations" not in of.again(str(study), options(study))
+    assert "--evaluations" not in (of.again(str(study), options(study)) or "")
+
+
+LENGTHS = """
+about: One row, and one that trains a model for each task, longer.
+paper: None (999), table 1
+preset: paper-004
+examples: 48
+rows:
+  All: {settings: {pair.encoding: concat}, paper: {sst: .5}}
+  Alone: {apart: true, examples: {sst: 96, para: 480, sts: 60}, paper: {sst: .4}}
+"""
+
+
+def test_where_its_length_cannot_be_told_no_command_is_made_up(study: Path) -> None:
+    """The first search is as long with `--examples 40` as with a scale, the others are not."""
+    study.write_text(LENGTHS)
+    with without_ray.without_ray():
+        run_study(str(study), request(study), options(study))
+    whole = open_study(str(study), options(study))
+    assert whole.sure and whole.request.examples == 40
+    for _, run in whole.done[1:]:
+        shutil.rmtree(run.folder)
+    of = open_study(str(study), options(study))
+    assert not of.sure and of.again(str(study), options(study)) is None
+    found = read_study(str(study), options(study))
+    assert not found.complete and found.again == "the same command with --resume"
+
+
+def test_an_encoder_that_was_set_is_named_once(study: Path) -> None:
+    given = request(study, encoder=None, set={**SET, "encoder.name": "tiny"})
+    with without_ray.without_ray():
+        run_study(str(study), given, options(study))
+    words = shlex.split(open_study(str(study), options(study)).again("x", options(study)) or "")
+    assert "--encoder" not in words and "encoder.name=tiny" in words

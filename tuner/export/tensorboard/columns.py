@@ -31,7 +31,7 @@ RATE = "optim.learning_rate"  # shown before other settings, where there is room
 FIRST = 5  # settings that TensorBoard ticks
 LETTERS = 12  # that fit above an axis of the parallel coordinates
 TRIED = ("default", "start_from", "warm_start", "sampler", "expected")
-ORIGINS = (*TRIED, "promoted", "confirm", "soup")
+ORIGINS = (*TRIED, "promoted", "confirm", "distilled", "soup")
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def gain_of(run: ReportedRun) -> Html:
         )
         return paragraph(
             f"{sentence(gain.verdict)[:-1]}: {trained_text(gain.examples)}, the best of "
-            f"{gain.configurations} configurations is ahead of the default by ",
+            f"{gain.configurations} configurations against the default: ",
             apart(gain.difference),
             " on rows that did not choose it."
             + (longer if first.examples > max(gain.examples) else ""),

@@ -20,8 +20,8 @@ def history_section(run: ReportedRun, history: History, prefix: str) -> Section:
     how = [f"{number} {outcome}" for outcome, number in counts.items() if number]
     parts: list[Any] = [
         paragraph(
-            f"{done} of {run.summary.num_samples} configurations, in {run.summary.trials} trials: "
-            f"{', '.join(how)}."
+            f"{done} of {run.summary.num_samples} configurations: {', '.join(how)}; in "
+            f"{run.summary.trials} trials."
             if how
             else "No trial has ended."
         ),

@@ -121,7 +121,8 @@ def points_of(run: ReportedRun) -> list[ScoredPoint]:
         params, own, kind = trial.params, {}, _kind(run.state, trial)
         if kind == DEFAULT:
             params, _ = run.space.default_params()
-            own = {key: v for key, v in default_values(run.space).items() if key not in params}
+            values = default_values(run.space).items()
+            own = {key: v for key, v in values if key not in params and v is not None}
         tasks = entry.get("tasks", {})
         found.append(
             ScoredPoint(

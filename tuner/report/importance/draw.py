@@ -172,7 +172,8 @@ def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
         if at != value:
             reading += f" Its value, {short_value(value)}, is outside the space: it is at the edge."
     if less := len(importance.points) - len(having) - len(own):
-        reading += f" Not drawn: {less} of {len(importance.points)}, where it takes no part."
+        missing = f"{less} of {len(importance.points)}"
+        reading += f" Not drawn: {missing}, where it takes no part or is not known."
     more: Json = {}
     if isinstance(domain, CategoricalDistribution):
         more = {"type": "category", "categoryarray": [str(each) for each in domain.choices]}
@@ -198,7 +199,7 @@ def _slice(importance: Importance, key: str, identity: str) -> Figure | None:
 def _nearest(value: Any, domain: Any) -> Any:
     """Where an axis of the space has it: its edge, or a choice beside the others."""
     if isinstance(domain, CategoricalDistribution):
-        return [value]  # so that it is none of them
+        return value if value in domain.choices else [value]  # which is none of them
     return min(max(value, domain.low), domain.high) if is_number(value) else domain.low
 
 

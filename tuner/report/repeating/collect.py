@@ -53,6 +53,7 @@ def search_command(run: ReportedRun) -> str:
     given = dict(vars(run.request))
     if run.state.planned and (stages := stages_in(run.state)):  # as much as the clock allowed
         given["budget_examples"] = replace(stages, distill=run.request.distill).cost()
+        given |= {"finals": given["finals"] or stages.finals or None, "grace_examples": None}
     words = [
         word
         for name, flag in flags_of(SearchRequest).items()

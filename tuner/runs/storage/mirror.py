@@ -10,7 +10,7 @@ from typing import Any
 
 from model.common.run_files import CURVES
 from model.common.secrets import brief
-from model.common.untrusted import parse_json, read_regular, shown
+from model.common.untrusted import parse_json, printable, read_regular
 from tuner.runs.folder import JOURNAL, LEDGER, LOCK, RUN, SPACE, TEACHER, TEACHER_TEXTS, TRIALS
 from tuner.runs.ledger import MOST_BYTES, parse
 from tuner.runs.storage.fence import FencedFile, Superseded
@@ -222,9 +222,9 @@ def read_sign(content: bytes | None) -> dict[str, Any] | None:
     try:
         found = parse_json(content or b"")
         return {
-            "host": shown(str(found["host"])),
+            "host": printable(str(found["host"])),
             "pid": int(found["pid"]),
-            "driver": shown(str(found.get("driver", ""))),
+            "driver": printable(str(found.get("driver", ""))),
             "ended": bool(found.get("ended")),
         }
     except (ValueError, KeyError, TypeError, AttributeError):

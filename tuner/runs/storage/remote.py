@@ -22,7 +22,7 @@ from pathlib import Path
 from model.common.errors import InputError
 from model.common.files import remove_folder
 from model.common.run_files import CONFIG, METRICS, SUMMARY
-from model.common.untrusted import inside, read_regular
+from model.common.untrusted import inside, read_regular, shown
 from model.training.checkpoint import (
     MANIFEST,
     DamagedCheckpoint,
@@ -107,7 +107,7 @@ def open_storage(options: ExecutionOptions, name: str) -> Storage | None:
             raise InputError(storage.shown, [f"holds a search already; {remedy}"])
     first = storage.read(ALIVE)
     if (rival := rival_of(storage)) is not None:
-        fault = f"a driver is at work on it (process {rival['pid']} on {rival['host']})"
+        fault = f"a driver is at work on it (process {rival['pid']} on {shown(str(rival['host']))})"
         raise InputError(storage.shown, [f"{fault}; wait for it, or end it"])
     return replace(storage, judged=now if is_over(now := storage.read(ALIVE)) else first)
 

@@ -305,7 +305,7 @@ def test_it_opens_with_the_gain_and_goes_on_with_the_soups_sentence(
     text = Page(answer_section(loaded, collect_answer(loaded), "").body).text
     gain = Page(str(gain_of(loaded))).text
     assert "default" in gain and text.startswith(gain)
-    parts = [f"Take it {EVIL}.", f"answers with the {soup.recommended}", "against the best single"]
+    parts = [f"Take it {EVIL}.", f"answers with the {soup.recommended}", "lead over best single"]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert text.startswith(parts[0], len(gain) + 1)  # nothing between them
@@ -474,7 +474,10 @@ def test_every_trial_is_drawn_the_default_and_the_pruned_hollow(run: Path) -> No
         marks = {trace["name"]: trace["marker"]["symbol"] for trace in drawn}
         assert marks["trained in full"] == "circle"
         assert all(symbol.endswith("-open") for name, symbol in marks.items() if "full" not in name)
-        assert sum(len(trace["x"]) for trace in drawn) == len(importance.points)
+        # Of the tiny encoder nobody knows its own dropout, which the default has; that is said.
+        unknown = key == "encoder.dropout"
+        assert ("Not drawn: 1 of 8" in figures[key].reading) == unknown
+        assert sum(len(trace["x"]) for trace in drawn) == len(importance.points) - unknown
     (effects,) = [each for each in draw_importance(importance, "") if each.id == "effects"]
     tasks = set(loaded.tasks.names)
     assert {effects.layout[f"yaxis{n or ''}"]["title"]["text"] for n in (0, 2, 3)} == tasks

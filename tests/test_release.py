@@ -88,7 +88,13 @@ def test_what_make_sets_up_silently_shows_dots_and_fails_as_it_would(
     sleep.chmod(0o755)
     until = f"until [ -e {tmp_path}/twice ]; do /bin/sleep .01; done"
     done = subprocess.run(
-        ["make", "--eval", f"probe: ; @$(call alive,{until}; {command})", "probe"],
+        [
+            "make",
+            "--no-print-directory",
+            "--eval",
+            f"probe: ; @$(call alive,{until}; {command})",
+            "probe",
+        ],
         cwd=ROOT,
         env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,

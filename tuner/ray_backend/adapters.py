@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
-from ray._private import state as ray_state
+from ray._private.state import actors
 from ray.exceptions import RayError
 from ray.tune import Callback, Stopper
 from ray.tune.experiment import Trial
@@ -271,7 +271,7 @@ def whereabouts(actor: Any) -> tuple[str, int | None, dict[str, Any]]:
 def entry_of(actor: Any) -> tuple[str, int | None, dict[str, Any]]:
     """The same from Ray's own table, which knows it of actors that do not answer."""
     try:
-        entry = ray_state.actors(actor._actor_id.hex())
+        entry = actors(actor._actor_id.hex())
         if entry["State"] == "ALIVE":
             machine = entry["Address"]["NodeID"]
             node = next(node for node in ray.nodes() if node["NodeID"] == machine)

@@ -548,6 +548,7 @@ def test_a_trial_saves_in_its_own_drivers_epoch_only(
     engine_of: Callable[..., Engine], tmp_path: Path
 ) -> None:
     engine, trial = engine_of(), SearchTrial.__new__(SearchTrial)
+    trial.records = None
     with RunLock(tmp_path / LOCK, lambda line: None) as lock:
         assert lock.holder is not None
         engine.driver = asdict(lock.holder)

@@ -24,6 +24,7 @@ TRAINABLE, FAILURES = "tuner/ray_backend/trainable.py", "tuner/ray_backend/failu
 CLUSTER_FILE, HEARTBEAT = "tuner/cluster/file.py", "tuner/ray_backend/heartbeat.py"
 CONTROLLER = "ray.tune.execution.tune_controller:TuneController"
 SILENCE = "a worker that was stopped, or whose machine froze, is waited for for an hour"
+UNKNOWN = "a worker that does not answer at once is not watched, nor saved before its machine goes"
 NOTICES = "trials of a machine that is about to go are not saved before it goes"
 BACK = "a trial that was saved because its machine will go may be put back on that machine"
 MEMORY = "Ray keeps every ended trial, and the driver's memory grows with their number"
@@ -95,6 +96,8 @@ PRIVATE = [
     ),
     Use("_internal_kv_put", "ray.experimental.internal_kv", HEARTBEAT, SILENCE),
     Use("_internal_kv_get", "ray.experimental.internal_kv", HEARTBEAT, SILENCE),
+    Use("actors", "ray._private.state", ADAPTERS, UNKNOWN),
+    Use("_actor_id", "ray.actor:ActorHandle", ADAPTERS, UNKNOWN),
     Use("GcsClient", "ray._raylet", HEARTBEAT, NOTICES),
     Use(
         "prepare_config",

@@ -95,7 +95,7 @@ def test_a_new_user_comes_from_four_files_to_answers(installed: Path, home: Path
     assert "best trials" in said and "loss.weights.topic" in said
     assert "configurations against the default, on rows that did not choose it" in said
     page = (home / "runs/mine/report.html").read_text(encoding="utf-8")
-    assert "is ahead of the default by" in page
+    assert "configurations against the default: " in page
 
     before = len(pandas.read_parquet(home / "runs/mine/trials.parquet"))
     configurations = said.split(" configurations")[0].split()[-1]

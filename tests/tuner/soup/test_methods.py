@@ -447,12 +447,14 @@ def test_the_sentence_says_what_to_take_why_and_how_sure_that_is() -> None:
     assert re.fullmatch(
         r"take the uniform soup \(1 model\): \.660 \[.*?\] on rows that did not choose it "
         r"\(cross-fitted\)\. The highest, the mean \(3 models\), is ahead by \+\.001 \[.*?\], "
-        r"which may be chance\. It leads the best single \(1 model, \.655\) by \+\.005 \[.*?\], "
-        r"not counting that 3 methods were tried",
+        r"which may be chance\. The uniform soup leads the best single \(1 model, \.655\) by "
+        r"\+\.005 \[.*?\], not counting that 3 methods were tried",
         sentence,
     )
     _, sentence = recommend([soup, best])
-    assert "No other method scores higher. It leads the best single (1 model, .655) by" in sentence
+    assert (
+        "No other method scores higher. The uniform soup leads the best single (1 mod" in sentence
+    )
     taken, sentence = recommend([replace(soup, held_out=held_out([0.657] * 20, 3)), best])
     assert taken.name == soup.name
     assert "(1 model, .655) may be as good: the difference is +.002 [" in sentence

@@ -85,8 +85,9 @@ class MadeUp:
     full = composition.FULL
 
     def __init__(self) -> None:
-        keys = list(composition.BEST.items())
-        known = {**composition.DEFAULT, "smart.weight": 0.1, "average.share": 0}
+        default = composition.DEFAULT
+        keys = [(key, best) for key, best in composition.BEST.items() if best != default[key]]
+        known = {**default, "smart.weight": 0.1, "average.share": 0}
         starts = tuple(known | dict([pair]) for pair in keys[-2:])
         self.space = replace(composition.made_up_space(), start_from=starts)
 
